@@ -1,0 +1,168 @@
+"""What a run is told (`GRPOSettings`) and what it tells (`StepRecord`)."""
+
+from dataclasses import dataclass, field
+
+from grpo_lib.advantages import BASELINES, SCALES, zero_variance_groups
+from grpo_lib.losses import masked_mean
+
+__all__ = ["GRPOSettings", "StepRecord", "record_step"]
+
+SAMPLES_KEPT = 4
+
+
+@dataclass(frozen=True)
+class GRPOSettings:
+    """The settings of a run; every one of them may be changed between two steps (`GRPORun.change`).
+
+    batch_size: prompts a step (so batch_size * num_generations completions). num_generations: G >= 2.
+    max_completion_length: T at most. beta: weight of the KL term. learning_rate: of AdamW; warmup_steps: linear.
+    ref_sync_every: None keeps the reference frozen; n copies the policy into it after every n-th step. With 1 the KL
+    and its gradient are 0 at every step, and beta does nothing.
+    updates_per_rollout: optimizer steps on one rollout. epsilon, epsilon_high: clip range of the ratio.
+    scale, baseline: see `group_advantages`. temperature: of sampling and of scoring.
+    max_grad_norm: gradients are scaled down to this norm; None leaves them.
+    micro_batch_size: completions per forward and backward pass (gradients are accumulated); None takes all at once.
+    track_kl: measure the KL to the frozen start also while beta is 0.
+    max_prompt_length: longer prompts are refused. weight_decay: of AdamW. seed: of order and samples.
+
+    >>> GRPOSettings(num_generations=1)
+    Traceback (most recent call last):
+    ValueError: num_generations must be an int of at least 2, got 1: a group of one has nothing to compare with
+    """
+
+    batch_size: int = 4
+    num_generations: int = 4
+    max_completion_length: int = 128
+    beta: float = 0.1
+    learning_rate: float = 5e-6
+    warmup_steps: int = 0
+    ref_sync_every: int | None = None
+    updates_per_rollout: int = 1
+    epsilon: float = 0.2
+    epsilon_high: float | None = None
+    loss_type: str = "grpo"
+    scale: str = "group"
+    baseline: str = "mean"
+    temperature: float = 1.0
+    max_grad_norm: float | None = 0.1
+    micro_batch_size: int | None = None
+    track_kl: bool = False
+    max_prompt_length: int | None = None
+    weight_decay: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self):
+        reasons = {
+            "batch_size": " prompts a step; each gets num_generations completions",
+            "num_generations": ": a group of one has nothing to compare with",
+        }
+        for name, least in {
+            "num_generations": 2,
+            "batch_size": 1,
+            "max_completion_length": 1,
+            "updates_per_rollout": 1,
+        }.items():
+            _require_int(name, getattr(self, name), least, reasons.get(name, ""))
+        for name in ("ref_sync_every", "micro_batch_size", "max_prompt_length"):
+            if getattr(self, name) is not None:
+                _require_int(name, getattr(self, name), 1, ", or None")
+        _require_int("warmup_steps", self.warmup_steps, 0)
+        for name in ("beta", "learning_rate", "weight_decay"):
+            _require(0 <= getattr(self, name) < float("inf"), name, "finite and at least 0", getattr(self, name))
+        _require(0 < self.temperature < float("inf"), "temperature", "finite and above 0", self.temperature)
+        _require(0 <= self.epsilon < 1, "epsilon", "at least 0 and below 1", self.epsilon)
+        for name in ("epsilon_high", "max_grad_norm"):
+            value = getattr(self, name)
+            _require(value is None or value > 0, name, "above 0, or None", value)
+        for name, choices in {"scale": SCALES, "baseline": BASELINES, "loss_type": ("grpo",)}.items():
+            _require(getattr(self, name) in choices, name, f"one of {choices}", getattr(self, name))
+
+    @property
+    def needs_reference(self):
+        return self.beta > 0 or self.track_kl
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step of a run. Shares and means are over the step's completions or tokens; None means not measured.
+
+    reward_mean, reward_std: over all completions, and the mean of the groups' (sample) standard deviations.
+    zero_variance: share of groups whose rewards are all equal: they teach nothing.
+    kl, kl_median: k3 to the reference a token, in nats, mean and median (single tokens spike).
+    entropy: mean of -log π of the sampled tokens, an estimate of the entropy a token, in nats.
+    completion_length: mean number of tokens, the end token included. truncated: share cut at the length limit.
+    ratio_mean, ratio_max, clip_fraction: of the last update on the rollout; 1, 1 and 0 where there is one update.
+    loss, grad_norm: of the first update, before gradient clipping. On-policy the loss is 0 or beta * KL: do not plot
+    it as progress.
+    seconds: by phase. samples: a few prompts, completions and rewards. evaluation: what `evaluate` returned.
+    """
+
+    step: int
+    reward_mean: float
+    reward_std: float
+    zero_variance: float
+    kl: float | None
+    kl_median: float | None
+    entropy: float
+    completion_length: float
+    truncated: float
+    ratio_mean: float
+    ratio_max: float
+    clip_fraction: float
+    loss: float
+    grad_norm: float
+    beta: float
+    learning_rate: float
+    num_generations: int
+    temperature: float
+    seconds: dict = field(compare=False)
+    samples: list
+    evaluation: dict | None = None
+
+
+def record_step(step, settings, rollout, watch, loss, grad_norm, learning_rate, seconds):
+    """Sum a step up. `watch`: see `grpo_lib.grpo.rollout_loss`."""
+    mask = rollout.completion_mask
+    rewards = rollout.rewards.view(-1, rollout.num_generations)  # (P, G)
+    kl = watch["kl"]
+    return StepRecord(
+        step=step,
+        reward_mean=rewards.mean().item(),
+        reward_std=rewards.std(dim=1).mean().item(),
+        zero_variance=zero_variance_groups(rollout.rewards, rollout.num_generations).float().mean().item(),
+        kl=None if kl is None else masked_mean(kl, mask).item(),
+        kl_median=None if kl is None else kl[mask.bool()].median().item(),
+        entropy=-masked_mean(watch["log_probs"], mask).item(),
+        completion_length=mask.sum(dim=1).float().mean().item(),
+        truncated=rollout.truncated.float().mean().item(),
+        ratio_mean=masked_mean(watch["ratio"], mask).item(),
+        ratio_max=watch["ratio"][mask.bool()].max().item(),
+        clip_fraction=masked_mean(watch["clipped"].float(), mask).item(),
+        loss=loss,
+        grad_norm=grad_norm,
+        beta=settings.beta,
+        learning_rate=learning_rate,
+        num_generations=rollout.num_generations,
+        temperature=rollout.temperature,
+        seconds=seconds,
+        samples=_samples(rollout),
+    )
+
+
+def _samples(rollout):
+    rows = zip(rollout.prompts, rollout.texts, rollout.rewards.tolist(), strict=True)
+    return [
+        {"prompt": prompt if isinstance(prompt, str) else prompt[-1]["content"], "completion": text, "reward": reward}
+        for prompt, text, reward in list(rows)[:SAMPLES_KEPT]
+    ]
+
+
+def _require(ok, name, rule, value):
+    if not ok:
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+def _require_int(name, value, least, reason=""):
+    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not ok:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}{reason}")

@@ -1,0 +1,162 @@
+"""A rollout: prompts → G completions each → texts → rewards → advantages, and its log-probs under any model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from grpo_lib.advantages import group_advantages
+from grpo_lib.generation import completion_texts, generate_completions, stop_token_ids
+from grpo_lib.logprobs import compute_log_probs
+from grpo_lib.masks import truncated_completions
+from grpo_lib.modes import evaluation_mode
+from grpo_lib.reward_checks import check_rewards
+
+__all__ = ["Rollout", "collect_rollout", "score_rollout"]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """G completions for each of P prompts, in consecutive rows (B = P * G), with all that the loss needs.
+
+    prompts, answers, completions: lists of B (a completion is a string, or a list of messages where the prompt is one)
+    texts: list of B strings; prompt_ids, prompt_mask: (B, L); completion_ids, completion_mask: (B, T)
+    truncated: (B,) bool, cut at the length limit; rewards, advantages: (B,)
+    old_log_probs, ref_log_probs: (B, T) in nats, or None where they are not needed
+    num_generations: G; temperature: of sampling, and so of scoring
+    """
+
+    prompts: list
+    answers: list
+    completions: list
+    texts: list
+    prompt_ids: torch.Tensor
+    prompt_mask: torch.Tensor
+    completion_ids: torch.Tensor
+    completion_mask: torch.Tensor
+    truncated: torch.Tensor
+    rewards: torch.Tensor
+    advantages: torch.Tensor
+    num_generations: int
+    temperature: float = 1.0
+    old_log_probs: torch.Tensor | None = None
+    ref_log_probs: torch.Tensor | None = None
+
+    def __len__(self):
+        return len(self.completion_ids)
+
+    def rows(self, rows):
+        """Cut out some rows (a slice), as one micro-batch of the loss."""
+        cut = {name: value[rows] for name, value in vars(self).items() if isinstance(value, (list, torch.Tensor))}
+        return replace(self, **cut)
+
+
+def collect_rollout(
+    model,
+    tokenizer,
+    batch_samples,
+    reward_function,
+    *,
+    num_generations=4,
+    max_completion_length=32,
+    temperature=1.0,
+    scale="group",
+    baseline="mean",
+    max_prompt_length=None,
+):
+    """Sample completions, let them be rewarded, and compare each with its group.
+
+    The reward function is called once, as `reward_function(prompts=…, completions=…, answer=…)` with lists of B
+    entries (each prompt and answer G times in a row); every other key of the samples is passed on in the same way.
+
+    Args:
+        batch_samples: P samples, dicts with "prompt" and "answer", or (prompt, answer) pairs.
+        reward_function: returns one finite number per completion.
+        num_generations: G >= 2. The rest: see `generate_completions` and `group_advantages`.
+    Returns:
+        a `Rollout` without log-probs (see `score_rollout`).
+    Raises:
+        ValueError, TypeError: on samples or rewards that do not fit; the error names the row.
+    """
+    if num_generations < 2:
+        raise ValueError(
+            f"num_generations must be at least 2, got {num_generations}: a group of one has nothing to compare with"
+        )
+    columns = {
+        name: [value for value in column for _ in range(num_generations)]
+        for name, column in _columns(batch_samples).items()
+    }
+    prompt_ids, prompt_mask, completion_ids, completion_mask = generate_completions(
+        model,
+        tokenizer,
+        columns["prompt"][::num_generations],
+        num_generations,
+        max_completion_length,
+        temperature=temperature,
+        max_prompt_length=max_prompt_length,
+    )
+    texts = completion_texts(tokenizer, completion_ids, completion_mask)
+    prompts = columns.pop("prompt")
+    completions = [
+        text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+        for prompt, text in zip(prompts, texts, strict=True)
+    ]
+    name = getattr(reward_function, "__name__", type(reward_function).__name__)
+    given = reward_function(prompts=prompts, completions=completions, **columns)
+    rewards = torch.tensor(check_rewards(given, len(texts), name), device=completion_ids.device)
+    return Rollout(
+        prompts=prompts,
+        answers=columns["answer"],
+        completions=completions,
+        texts=texts,
+        prompt_ids=prompt_ids,
+        prompt_mask=prompt_mask,
+        completion_ids=completion_ids,
+        completion_mask=completion_mask,
+        truncated=truncated_completions(completion_ids, stop_token_ids(model, tokenizer) or None),
+        rewards=rewards,
+        advantages=group_advantages(rewards, num_generations, scale=scale, baseline=baseline),
+        num_generations=num_generations,
+        temperature=temperature,
+    )
+
+
+def score_rollout(model, rollout, *, chunk_size=None, with_gradient=False):
+    """Score a rollout's completions under a model, dropout off, at the temperature they were sampled with.
+
+    Returns:
+        (B, T) log-probs in nats; what stands after a completion's end is not to be used (see the mask).
+    """
+    ids = torch.cat([rollout.prompt_ids, rollout.completion_ids], dim=1)  # (B, L + T)
+    mask = torch.cat([rollout.prompt_mask, rollout.completion_mask], dim=1)
+    with evaluation_mode(model, keep_checkpointing=with_gradient), torch.set_grad_enabled(with_gradient):
+        return compute_log_probs(
+            model,
+            ids,
+            mask,
+            rollout.completion_ids.shape[1],
+            temperature=rollout.temperature,
+            chunk_size=chunk_size,
+        )
+
+
+def _columns(batch_samples):
+    """P samples → {"prompt": […], "answer": […], …}, P entries each."""
+    if isinstance(batch_samples, Mapping) or len(batch_samples) == 0:
+        raise ValueError(f"batch_samples must be a list of at least one sample, got {batch_samples!r}")
+    rows = []
+    for row, sample in enumerate(batch_samples):
+        if not isinstance(sample, Mapping) and not isinstance(sample, str) and len(sample) == 2:
+            sample = dict(zip(("prompt", "answer"), sample, strict=True))
+        if not isinstance(sample, Mapping) or not {"prompt", "answer"} <= set(sample):
+            raise ValueError(
+                f'sample {row} must be a dict with "prompt" and "answer", or a (prompt, answer) pair, got {sample!r}'
+            )
+        rows.append(sample)
+    names = set(rows[0])
+    for row, sample in enumerate(rows):
+        if set(sample) != names:
+            raise ValueError(
+                f"all samples need the same keys: sample 0 has {sorted(names)}, sample {row} {sorted(sample)}"
+            )
+    return {name: [sample[name] for sample in rows] for name in rows[0]}

@@ -1,0 +1,242 @@
+"""The loop as an iterator that yields one record a step.
+
+run = GRPORun(model, tokenizer, data, GRPOSettings(beta=0.0, learning_rate=1e-4), reward_function=reward)
+for record in itertools.islice(run, 150):
+    print(record.step, record.reward_mean)
+    run.change(learning_rate=3e-5)            # acts from the next step on
+"""
+
+import copy
+import functools
+import math
+import warnings
+from dataclasses import asdict, replace
+
+import torch
+
+from grpo_lib.checkpoints import load_checkpoint, save_checkpoint
+from grpo_lib.clock import PhaseClock
+from grpo_lib.grpo import collect_rollout, rollout_loss, score_rollout
+from grpo_lib.records import GRPOSettings, StepRecord, record_step
+from grpo_lib.rewards import combined_reward
+from grpo_lib.streams import RandomStreams
+
+__all__ = ["GRPORun"]
+
+
+class GRPORun:
+    """A GRPO run that takes one step whenever it is asked for the next record.
+
+    The iterator never ends by itself: take as many steps as you like (`itertools.islice(run, 150)`), change settings
+    between two of them, save, load, look at `run.model`, `run.reference`, `run.rollout` (the newest) and
+    `run.history` (all records) at any time. Samples are drawn from random streams of the run's own.
+
+    Args:
+        model, tokenizer: the policy, trained in place, and its tokenizer.
+        train_data: a list of samples, dicts with "prompt" and "answer" or (prompt, answer) pairs. Every pass through
+            it has an order of its own, and no prompt is left out.
+        settings: a `GRPOSettings`.
+        reward_function: see `grpo_lib.grpo.collect_rollout`.
+    Raises:
+        ValueError: on empty data, on a model without trainable parameters.
+
+    >>> from grpo_lib import addition_reward, load_addition, load_tiny_policy
+    >>> model, tokenizer = load_tiny_policy()
+    >>> settings = GRPOSettings(batch_size=2, max_completion_length=24, beta=0.0, learning_rate=1e-4)
+    >>> run = GRPORun(model, tokenizer, load_addition("train"), settings, reward_function=addition_reward)
+    >>> record = next(run)
+    >>> record.step, len(run.rollout), record.kl
+    (1, 8, None)
+    """
+
+    def __init__(self, model, tokenizer, train_data, settings=None, *, reward_function=combined_reward):
+        self.model, self.tokenizer, self.train_data = model, tokenizer, train_data
+        self.settings = settings or GRPOSettings()
+        self.reward_function = reward_function
+        if len(train_data) == 0:
+            raise ValueError("train_data is empty: give at least one sample with a prompt and an answer")
+        self._parameters = _trainable_parameters(model)
+        self.reference = None
+        if self.settings.needs_reference:
+            self.reference = copy.deepcopy(model).eval().requires_grad_(False)
+        self.optimizer = torch.optim.AdamW(
+            self._parameters, lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
+        )
+        self.streams = RandomStreams(self._parameters[0].device, self.settings.seed)
+        self.history, self.rollout, self._prompts_seen, self._warned = [], None, 0, set()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        """Take one step: rollout, rewards, advantages, update. Returns its `StepRecord`.
+
+        Raises:
+            FloatingPointError: if the loss or its gradient is not finite; the weights are those before the update.
+            What the reward function raises goes through: the step then counts as not taken.
+        """
+        clock = PhaseClock(self._parameters[0].device)
+        rollout = self._roll_out(clock)
+        loss, grad_norm, watch = self._update(rollout, clock)
+        step, every = len(self.history) + 1, self.settings.ref_sync_every
+        if every and self.reference is not None and step % every == 0:
+            self.reference.load_state_dict(self.model.state_dict())
+        record = record_step(
+            step, self.settings, rollout, watch, loss, grad_norm, self._learning_rate(), dict(clock.seconds)
+        )
+        self.rollout = rollout
+        self.history.append(record)
+        self._warn_if_all_cut(record)
+        return record
+
+    def change(self, **settings):
+        """Change settings from the next step on: `run.change(beta=0.5, learning_rate=3e-5)`.
+
+        Raises:
+            TypeError: on an unknown name. ValueError: on a value out of range, or on a beta above 0 in a run that
+            kept no reference.
+        """
+        new = replace(self.settings, **settings)
+        if new.needs_reference and self.reference is None:
+            raise ValueError(
+                f"beta = {new.beta} with track_kl = {new.track_kl} needs the frozen start, which this run did not "
+                "keep: start a run with track_kl=True (or beta > 0) to turn the KL term on later"
+            )
+        for group in self.optimizer.param_groups:
+            group["weight_decay"] = new.weight_decay
+        self.settings = new
+
+    def save(self, folder):
+        """Write the checkpoint `folder/step-…` and return its path (see `grpo_lib.checkpoints`)."""
+        state = {
+            "prompts_seen": self._prompts_seen,
+            "settings": asdict(self.settings),
+            "history": [asdict(record) for record in self.history],
+        }
+        return save_checkpoint(
+            folder,
+            len(self.history),
+            model=self.model,
+            reference=self.reference,
+            optimizer=self.optimizer,
+            rng=self.streams.states,
+            state=state,
+        )
+
+    def load(self, path):
+        """Take up the run saved at `path`: weights, reference, optimizer, settings, history, random streams."""
+        state, self.streams.states = load_checkpoint(
+            path, model=self.model, reference=self.reference, optimizer=self.optimizer
+        )
+        self.settings = GRPOSettings(**state["settings"])
+        self.history = [StepRecord(**record) for record in state["history"]]
+        self._prompts_seen, self.rollout = state["prompts_seen"], None
+
+    def _roll_out(self, clock):
+        settings = self.settings
+        first, size = self._prompts_seen, len(self.train_data)
+        batch = [
+            self.train_data[_order(size, settings.seed, i // size)[i % size]]
+            for i in range(first, first + settings.batch_size)
+        ]
+        with self.streams.borrowed(), clock("generate"):
+            rollout = collect_rollout(
+                self.model,
+                self.tokenizer,
+                batch,
+                clock.timed("reward", self.reward_function),
+                num_generations=settings.num_generations,
+                max_completion_length=settings.max_completion_length,
+                temperature=settings.temperature,
+                scale=settings.scale,
+                baseline=settings.baseline,
+                max_prompt_length=settings.max_prompt_length,
+            )
+        if settings.needs_reference:
+            with clock("reference"):
+                ref = score_rollout(self.reference, rollout, chunk_size=settings.micro_batch_size)
+            rollout = replace(rollout, ref_log_probs=ref)
+        self._prompts_seen += settings.batch_size  # not before: a step that failed is taken again with these prompts
+        return rollout
+
+    def _update(self, rollout, clock):
+        """All updates on one rollout. Loss, gradient norm and KL are the first one's, ratio and clip the last one's."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate()
+        firsts = None
+        for _ in range(self.settings.updates_per_rollout):
+            self.optimizer.zero_grad(set_to_none=True)
+            loss, watch = self._backward(rollout, clock)
+            with clock("optimizer"):
+                limit = self.settings.max_grad_norm or math.inf
+                grad_norm = torch.nn.utils.clip_grad_norm_(self._parameters, limit).item()
+                if not (math.isfinite(loss) and math.isfinite(grad_norm)):
+                    self.optimizer.zero_grad(set_to_none=True)
+                    raise FloatingPointError(_not_finite(len(self.history) + 1, loss, grad_norm))
+                self.optimizer.step()
+            if firsts is None:
+                firsts = loss, grad_norm, {"log_probs": watch["log_probs"], "kl": watch["kl"]}
+                rollout = replace(rollout, old_log_probs=watch["log_probs"])
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, grad_norm, first_watch = firsts
+        return loss, grad_norm, {**watch, **first_watch}
+
+    def _backward(self, rollout, clock):
+        """Add up the gradients of the micro-batches, each weighted by its share of the completions."""
+        settings, total, watches = self.settings, 0.0, []
+        size = settings.micro_batch_size or len(rollout)
+        for start in range(0, len(rollout), size):
+            part = rollout.rows(slice(start, start + size))
+            with clock("forward"):
+                loss, watch = rollout_loss(
+                    self.model, part, beta=settings.beta, epsilon=settings.epsilon, epsilon_high=settings.epsilon_high
+                )
+                loss = loss * (len(part) / len(rollout))
+            with clock("backward"):
+                loss.backward()
+            total += loss.item()
+            watches.append(watch)
+        names = [name for name, value in watches[0].items() if value is not None]
+        return total, {"kl": None, **{name: torch.cat([w[name] for w in watches]) for name in names}}
+
+    def _learning_rate(self):
+        """Linear warm-up over w steps (factor 1/w at the first, 1 at the last), then constant."""
+        warmup = self.settings.warmup_steps
+        return self.settings.learning_rate * (min(1.0, (len(self.history) + 1) / warmup) if warmup else 1.0)
+
+    def _warn_if_all_cut(self, record):
+        if record.truncated == 1.0 and "cut" not in self._warned:
+            self._warned.add("cut")
+            warnings.warn(
+                f"step {record.step}: every completion was cut at max_completion_length = "
+                f"{self.settings.max_completion_length}; if rewards stay flat, raise it",
+                stacklevel=3,
+            )
+
+
+@functools.lru_cache(maxsize=4)
+def _order(size, seed, pass_number):
+    generator = torch.Generator().manual_seed(1_000_003 * seed + pass_number)
+    return torch.randperm(size, generator=generator).tolist()
+
+
+def _trainable_parameters(model):
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError("the model has 0 trainable parameters: set requires_grad on those that are to learn")
+    half = {str(p.dtype) for p in parameters if p.dtype in (torch.float16, torch.bfloat16)}
+    if half:
+        warnings.warn(
+            f"trainable weights are {', '.join(sorted(half))}: 16 bits round small updates away; "
+            "load the model with dtype=torch.float32",
+            stacklevel=3,
+        )
+    return parameters
+
+
+def _not_finite(step, loss, grad_norm):
+    return (
+        f"step {step}: the loss is {loss} and its gradient norm {grad_norm}; the run stopped before the optimizer "
+        "step, so the weights are still those of the step before. Lower the learning rate, or look for a token whose "
+        "log-prob has run away from the reference's; resume from the last checkpoint"
+    )

@@ -1,0 +1,143 @@
+"""`train_with_grpo`: a whole run with one progress bar, reports, evaluation, checkpoints and resume."""
+
+import itertools
+from dataclasses import replace
+
+from tqdm.auto import tqdm
+
+from grpo_lib.checkpoints import latest_checkpoint
+from grpo_lib.records import GRPOSettings, StepRecord
+from grpo_lib.rewards import combined_reward
+from grpo_lib.run import GRPORun
+
+__all__ = ["GRPORun", "GRPOSettings", "StepRecord", "train_with_grpo"]
+
+
+def train_with_grpo(
+    model,
+    tokenizer,
+    train_data,
+    num_steps=500,
+    batch_size=4,
+    num_generations=4,
+    max_completion_length=128,
+    beta=0.1,
+    learning_rate=5e-6,
+    *,
+    reward_function=combined_reward,
+    ref_sync_every=None,
+    evaluate=None,
+    eval_every=None,
+    checkpoint_dir=None,
+    checkpoint_every=None,
+    resume=False,
+    callbacks=(),
+    log_every=5,
+    quiet=False,
+    history=None,
+    **settings,
+):
+    """Train a model with GRPO.
+
+    The reference is a frozen copy of the start. Interrupt the run at any time (the stop button, Ctrl-C): the model
+    keeps what it has learned and is returned, and `history` holds the steps that were taken.
+
+    Args:
+        model, tokenizer: a causal language model of transformers, trained in place, and its tokenizer.
+        train_data: a list of samples, dicts with "prompt" and "answer" or (prompt, answer) pairs.
+        num_steps: of the whole run; a run that is resumed takes only the steps that are missing.
+        batch_size: prompts a step, each with `num_generations` completions of at most `max_completion_length` tokens.
+        beta: weight of the KL to the reference; 0 keeps no reference. learning_rate: of AdamW.
+        reward_function: called with prompts, completions and answer; returns a finite number per completion.
+        ref_sync_every: None leaves the reference frozen; 1 makes beta inert (see `GRPOSettings`).
+        evaluate: `evaluate(model, tokenizer) -> dict of numbers`, called every `eval_every` steps into the record.
+        checkpoint_dir, checkpoint_every: where and how often to save; also saved at the end and when interrupted.
+        resume: True takes up the newest checkpoint of `checkpoint_dir`, where there is one; settings are those given
+            here. A path takes up that checkpoint.
+        callbacks: each is called as `callback(run, record)` after every step; `run.change(…)` acts on the next one.
+        log_every: print loss, reward and KL every so many steps; None never does. quiet: no bar, no prints.
+        history: a list that the `StepRecord`s are put into.
+        **settings: any other field of `GRPOSettings`: temperature, updates_per_rollout, epsilon, micro_batch_size, …
+    Returns:
+        the trained model, the same object as `model`.
+    Raises:
+        ValueError, TypeError: on settings or data that do not fit, before anything is trained.
+        FloatingPointError: if the loss is not finite, before the optimizer step.
+
+    >>> from grpo_lib import addition_reward, load_addition, load_tiny_policy
+    >>> model, tokenizer = load_tiny_policy()
+    >>> steps = []
+    >>> model = train_with_grpo(model, tokenizer, load_addition("train"), 2, 2, 4, 24, 0.0, 1e-4,
+    ...                         reward_function=addition_reward, quiet=True, history=steps)
+    >>> [record.step for record in steps]
+    [1, 2]
+    """
+    _check_intervals(num_steps, evaluate, eval_every, checkpoint_dir, checkpoint_every, resume, log_every)
+    run = GRPORun(
+        model,
+        tokenizer,
+        train_data,
+        GRPOSettings(
+            batch_size=batch_size,
+            num_generations=num_generations,
+            max_completion_length=max_completion_length,
+            beta=beta,
+            learning_rate=learning_rate,
+            ref_sync_every=ref_sync_every,
+            **settings,
+        ),
+        reward_function=reward_function,
+    )
+    _resume(run, checkpoint_dir, resume)
+    history = [] if history is None else history
+    history[:] = run.history
+    saved_at = len(run.history)
+    with tqdm(total=num_steps, initial=len(run.history), disable=quiet, desc="GRPO", unit="step") as bar:
+        try:
+            for record in itertools.islice(run, max(0, num_steps - len(run.history))):
+                if evaluate is not None and record.step % eval_every == 0:
+                    record = run.history[-1] = replace(record, evaluation=dict(evaluate(model, tokenizer)))
+                history.append(record)
+                for callback in callbacks:
+                    callback(run, record)
+                bar.set_postfix(reward=f"{record.reward_mean:.2f}", refresh=False)
+                bar.update()
+                if log_every and record.step % log_every == 0 and not quiet:
+                    bar.write(_line(record))
+                if checkpoint_every and record.step % checkpoint_every == 0:
+                    run.save(checkpoint_dir)
+                    saved_at = record.step
+        except KeyboardInterrupt:
+            bar.write(f"Interrupted after step {len(run.history)}: the model keeps what it has learned.")
+    if checkpoint_dir is not None and len(run.history) > saved_at:
+        run.save(checkpoint_dir)
+    return model
+
+
+def _resume(run, checkpoint_dir, resume):
+    path = latest_checkpoint(checkpoint_dir) if resume is True else (resume or None)
+    if path is not None:
+        asked = run.settings
+        run.load(path)
+        run.change(**{name: getattr(asked, name) for name in vars(asked)})
+
+
+def _line(record):
+    kl = "" if record.kl is None else f"  kl {record.kl:.4f}"
+    return f"step {record.step:4d}  loss {record.loss:+.4f}  reward {record.reward_mean:.3f}{kl}"
+
+
+def _check_intervals(num_steps, evaluate, eval_every, checkpoint_dir, checkpoint_every, resume, log_every):
+    every = {
+        "num_steps": num_steps,
+        "eval_every": eval_every,
+        "checkpoint_every": checkpoint_every,
+        "log_every": log_every,
+    }
+    for name, value in every.items():
+        if (value is not None or name == "num_steps") and not (isinstance(value, int) and value >= 1):
+            raise ValueError(f"{name} must be an int of at least 1, got {value!r}")
+    if (evaluate is None) != (eval_every is None):
+        raise ValueError("evaluate (a function) and eval_every (a number of steps) go together: give both or neither")
+    if checkpoint_dir is None and (checkpoint_every is not None or resume is True):
+        raise ValueError("checkpoint_every and resume=True need checkpoint_dir, the folder that holds the checkpoints")
