@@ -6,6 +6,8 @@ deviation, the bandit by the *population* one; the two differ by the factor sqrt
 
 import torch
 
+from grpo_lib._arguments import check_choice, check_count, check_number
+
 __all__ = ["group_advantages", "zero_variance_groups"]
 
 SCALES = ("group", "batch", "none")
@@ -40,13 +42,9 @@ def group_advantages(rewards, num_generations, *, scale="group", baseline="mean"
     tensor([-0.2500, -0.2500, -0.2500,  0.7500])
     """
     groups = _groups(rewards, num_generations)  # (P, G)
-    if scale not in SCALES:
-        raise ValueError(f"scale must be one of {SCALES}, got {scale!r}")
-    if baseline not in BASELINES:
-        raise ValueError(f"baseline must be one of {BASELINES}, got {baseline!r}")
-    if not eps >= 0:
-        raise ValueError(f"eps must be at least 0, got {eps!r}")
-
+    check_choice("scale", scale, SCALES)
+    check_choice("baseline", baseline, BASELINES)
+    check_number("eps", eps, 0)
     centred = groups - groups.mean(dim=1, keepdim=True)  # (P, G)
     centred[_equal(groups)] = 0.0  # a mean may round, equal rewards must not push
     if baseline == "loo":
@@ -76,10 +74,7 @@ def zero_variance_groups(rewards, num_generations):
 
 
 def _groups(rewards, num_generations):
-    if num_generations < 2:
-        raise ValueError(
-            f"num_generations must be at least 2, got {num_generations}: a group of one has nothing to compare with"
-        )
+    check_count("num_generations", num_generations, 2, why=": a group of one has nothing to compare with")
     rewards = torch.as_tensor(rewards)
     if not rewards.is_floating_point():
         rewards = rewards.float()

@@ -5,13 +5,13 @@ repetition penalty, a top-p …) without a word. Then the completions come from 
 is scored, and the ratio and the KL are wrong.
 """
 
-import math
 from collections.abc import Mapping
 from contextlib import contextmanager
 
 import torch
 from transformers import GenerationConfig
 
+from grpo_lib._arguments import check_count, check_number
 from grpo_lib.masks import create_completion_mask
 from grpo_lib.modes import evaluation_mode
 
@@ -53,10 +53,8 @@ def sampling_config(stop_ids, pad_token_id, max_completion_length, temperature=1
     >>> config.top_k, config.top_p, config.repetition_penalty, config.temperature
     (0, 1.0, 1.0, 0.7)
     """
-    if not (isinstance(max_completion_length, int) and max_completion_length >= 1):
-        raise ValueError(f"max_completion_length must be an int of at least 1, got {max_completion_length!r}")
-    if not (temperature >= 0 and math.isfinite(temperature)):
-        raise ValueError(f"temperature must be finite and at least 0 (0 is greedy), got {temperature!r}")
+    check_count("max_completion_length", max_completion_length, 1)
+    check_number("temperature", temperature, 0, why="; 0 is greedy")
     sampling = {"do_sample": True, "temperature": float(temperature)} if temperature > 0 else {"do_sample": False}
     if temperature > 0:
         sampling.update(top_k=0, top_p=1.0)
@@ -100,8 +98,7 @@ def generate_completions(
     >>> len(prompt_ids), completion_ids.shape == completion_mask.shape
     (2, True)
     """
-    if not (isinstance(num_generations, int) and num_generations >= 1):
-        raise ValueError(f"num_generations must be an int of at least 1, got {num_generations!r}")
+    check_count("num_generations", num_generations, 1)
     stop_ids = stop_token_ids(model, tokenizer)
     pad_id = _pad_token_id(tokenizer, stop_ids)
     config = sampling_config(stop_ids, pad_id, max_completion_length, temperature)
@@ -141,8 +138,8 @@ def encode_prompts(tokenizer, prompts, *, max_prompt_length=None):
             raise ValueError(f"prompt {row} has no token: {prompt!r}; a model needs at least one to start from")
         if max_prompt_length is not None and len(ids) > max_prompt_length:
             raise ValueError(
-                f"prompt {row} has {len(ids)} tokens, more than max_prompt_length = {max_prompt_length}; it is not cut, "
-                "since that would lose the question or the assistant's header: shorten or leave out such prompts"
+                f"prompt {row} has {len(ids)} tokens, more than max_prompt_length = {max_prompt_length}. It is not "
+                "cut: that would lose the question or the assistant's header; shorten or leave out such prompts"
             )
         encoded.append(ids)
     return encoded

@@ -1,10 +1,10 @@
 """The log-probability of each completion token under a model, in little memory."""
 
 import inspect
-import math
 
 import torch
 
+from grpo_lib._arguments import check_count, check_number
 from grpo_lib.masks import position_ids_from_mask
 
 __all__ = ["compute_log_probs", "selective_log_softmax"]
@@ -130,7 +130,6 @@ def _check(input_ids, attention_mask, logits_to_keep, temperature, chunk_size):
             f"logits_to_keep must be from 1 to the row's length less one prompt token, {input_ids.shape[1] - 1}, "
             f"got {logits_to_keep}"
         )
-    if not (temperature > 0 and math.isfinite(temperature)):
-        raise ValueError(f"temperature must be positive and finite, got {temperature!r}")
-    if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1 or None, got {chunk_size!r}")
+    check_number("temperature", temperature, 0, inclusive=False)
+    if chunk_size is not None:
+        check_count("chunk_size", chunk_size, 1, why=", or None")

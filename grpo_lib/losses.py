@@ -8,6 +8,8 @@ and then over completions.
 
 import torch
 
+from grpo_lib._arguments import check_number
+
 __all__ = ["KL_ESTIMATORS", "clipped_surrogate", "kl_estimate", "masked_mean", "policy_loss"]
 
 KL_ESTIMATORS = ("k1", "k2", "k3")
@@ -125,8 +127,7 @@ def policy_loss(log_probs, old_log_probs, ref_log_probs, advantages, mask, *, be
     (True, tensor([[-0.2500, -0.2500],
             [ 0.2500,  0.2500]]))
     """
-    if not 0 <= beta < float("inf"):
-        raise ValueError(f"beta must be finite and at least 0, got {beta!r}")
+    check_number("beta", beta, 0)
     if beta > 0 and ref_log_probs is None:
         raise ValueError(f"beta = {beta} needs ref_log_probs, the log-probs under the reference; got None")
     given = {"old_log_probs": old_log_probs, "ref_log_probs": ref_log_probs}

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from grpo_lib._arguments import check_choice, check_count, check_number
 from grpo_lib.advantages import BASELINES, SCALES, zero_variance_groups
 from grpo_lib.losses import masked_mean
 
@@ -27,7 +28,7 @@ class GRPOSettings:
 
     >>> GRPOSettings(num_generations=1)
     Traceback (most recent call last):
-    ValueError: num_generations must be an int of at least 2, got 1: a group of one has nothing to compare with
+    ValueError: num_generations must be an integer >= 2, got 1: a group of one has nothing to compare with
     """
 
     batch_size: int = 4
@@ -52,30 +53,22 @@ class GRPOSettings:
     seed: int = 0
 
     def __post_init__(self):
-        reasons = {
-            "batch_size": " prompts a step; each gets num_generations completions",
-            "num_generations": ": a group of one has nothing to compare with",
-        }
-        for name, least in {
-            "num_generations": 2,
-            "batch_size": 1,
-            "max_completion_length": 1,
-            "updates_per_rollout": 1,
-        }.items():
-            _require_int(name, getattr(self, name), least, reasons.get(name, ""))
+        check_count("batch_size", self.batch_size, 1, why=" prompts; each gets num_generations completions")
+        check_count("num_generations", self.num_generations, 2, why=": a group of one has nothing to compare with")
+        for name in ("max_completion_length", "updates_per_rollout"):
+            check_count(name, getattr(self, name), 1)
         for name in ("ref_sync_every", "micro_batch_size", "max_prompt_length"):
             if getattr(self, name) is not None:
-                _require_int(name, getattr(self, name), 1, ", or None")
-        _require_int("warmup_steps", self.warmup_steps, 0)
-        for name in ("beta", "learning_rate", "weight_decay"):
-            _require(0 <= getattr(self, name) < float("inf"), name, "finite and at least 0", getattr(self, name))
-        _require(0 < self.temperature < float("inf"), "temperature", "finite and above 0", self.temperature)
-        _require(0 <= self.epsilon < 1, "epsilon", "at least 0 and below 1", self.epsilon)
+                check_count(name, getattr(self, name), 1, why=", or None")
+        check_count("warmup_steps", self.warmup_steps, 0)
+        for name in ("beta", "learning_rate", "weight_decay", "epsilon"):
+            check_number(name, getattr(self, name), 0)
+        check_number("temperature", self.temperature, 0, inclusive=False)
         for name in ("epsilon_high", "max_grad_norm"):
-            value = getattr(self, name)
-            _require(value is None or value > 0, name, "above 0, or None", value)
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 0, inclusive=False, why=", or None")
         for name, choices in {"scale": SCALES, "baseline": BASELINES, "loss_type": ("grpo",)}.items():
-            _require(getattr(self, name) in choices, name, f"one of {choices}", getattr(self, name))
+            check_choice(name, getattr(self, name), choices)
 
     @property
     def needs_reference(self):
@@ -155,14 +148,3 @@ def _samples(rollout):
         {"prompt": prompt if isinstance(prompt, str) else prompt[-1]["content"], "completion": text, "reward": reward}
         for prompt, text, reward in list(rows)[:SAMPLES_KEPT]
     ]
-
-
-def _require(ok, name, rule, value):
-    if not ok:
-        raise ValueError(f"{name} must be {rule}, got {value!r}")
-
-
-def _require_int(name, value, least, reason=""):
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    if not ok:
-        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}{reason}")

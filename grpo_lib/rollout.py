@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from grpo_lib._arguments import check_count
 from grpo_lib.advantages import group_advantages
 from grpo_lib.generation import completion_texts, generate_completions, stop_token_ids
 from grpo_lib.logprobs import compute_log_probs
@@ -78,10 +79,7 @@ def collect_rollout(
     Raises:
         ValueError, TypeError: on samples or rewards that do not fit; the error names the row.
     """
-    if num_generations < 2:
-        raise ValueError(
-            f"num_generations must be at least 2, got {num_generations}: a group of one has nothing to compare with"
-        )
+    check_count("num_generations", num_generations, 2, why=": a group of one has nothing to compare with")
     columns = {
         name: [value for value in column for _ in range(num_generations)]
         for name, column in _columns(batch_samples).items()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from tqdm.auto import tqdm
 
+from grpo_lib._arguments import check_count
 from grpo_lib.checkpoints import latest_checkpoint
 from grpo_lib.records import GRPOSettings, StepRecord
 from grpo_lib.rewards import combined_reward
@@ -128,15 +129,11 @@ def _line(record):
 
 
 def _check_intervals(num_steps, evaluate, eval_every, checkpoint_dir, checkpoint_every, resume, log_every):
-    every = {
-        "num_steps": num_steps,
-        "eval_every": eval_every,
-        "checkpoint_every": checkpoint_every,
-        "log_every": log_every,
-    }
+    check_count("num_steps", num_steps, 1)
+    every = {"eval_every": eval_every, "checkpoint_every": checkpoint_every, "log_every": log_every}
     for name, value in every.items():
-        if (value is not None or name == "num_steps") and not (isinstance(value, int) and value >= 1):
-            raise ValueError(f"{name} must be an int of at least 1, got {value!r}")
+        if value is not None:
+            check_count(name, value, 1, why=", or None")
     if (evaluate is None) != (eval_every is None):
         raise ValueError("evaluate (a function) and eval_every (a number of steps) go together: give both or neither")
     if checkpoint_dir is None and (checkpoint_every is not None or resume is True):

@@ -64,7 +64,7 @@ def test_share_of_groups_without_signal_matches_the_binomial_formula():
 @pytest.mark.parametrize(
     ("rewards", "num_generations", "options", "message"),
     [
-        ([1.0], 1, {}, "at least 2, got 1"),
+        ([1.0], 1, {}, ">= 2, got 1"),
         ([1.0, 0.0, 1.0], 2, {}, r"num_generations = 2, got shape \(3,\)"),
         ([], 2, {}, r"got shape \(0,\)"),
         ([[1.0, 0.0]], 2, {}, r"got shape \(1, 2\)"),

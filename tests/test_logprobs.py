@@ -168,7 +168,7 @@ def test_temperature_divides_the_logits(temperature, expected):
     [
         ({"logits_to_keep": 0}, "from 1 to"),
         ({"logits_to_keep": 8}, "7, got 8"),
-        ({"temperature": 0.0}, "positive and finite, got 0.0"),
+        ({"temperature": 0.0}, "> 0, got 0.0"),
         ({"temperature": float("nan")}, "got nan"),
         ({"chunk_size": 0}, "chunk_size"),
         ({"attention_mask": torch.ones(2, 7)}, r"one shape .* got \(2, 8\) and \(2, 7\)"),

@@ -144,7 +144,7 @@ def test_loss_gradient_against_finite_differences():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"beta": -0.1}, "beta must be finite and at least 0, got -0.1"),
+        ({"beta": -0.1}, "beta must be a finite number >= 0, got -0.1"),
         ({"beta": float("nan")}, "got nan"),
         ({"ref_log_probs": None, "beta": 0.1}, "needs ref_log_probs"),
         ({"advantages": torch.zeros(3)}, r"\(B,\) or \(B, T\) .* got \(3,\)"),
