@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from scipy.stats import binomtest
 
 from grpo_lib._arguments import check_count
