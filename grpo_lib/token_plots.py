@@ -1,0 +1,115 @@
+"""Token heat maps: rows of tokens, each cell coloured by a value and carrying the token's text."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from grpo_lib.plot_style import TEMPLATE, finish, rounded
+
+_DIVERGING = [[0, "#D55E00"], [0.5, "#F7F7F7"], [1, "#1F7FC1"]]  # vermilion below 0, blue above
+_SEQUENTIAL = [[0, "#F7F7F7"], [1, "#1F7FC1"]]
+_VISIBLE = str.maketrans({"\n": "⏎", "\t": "⇥", "\r": "␍", " ": "␣", "<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
+def visible(token):
+    """A token as it can be read in a cell: blanks and line ends made visible, HTML characters escaped.
+
+    >>> visible(" a\\n")
+    '␣a⏎'
+    """
+    return str(token).translate(_VISIBLE)
+
+
+def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, colorbar_title=None):
+    """Draw rows of tokens coloured by their values; masked cells are grey and hatched.
+
+    The scale is centred on 0 (vermilion below, blue above) if values of both signs are in sight, else it runs from 0.
+
+    Args:
+        tokens: B rows of token strings, of any lengths.
+        values: B rows of numbers, one a token; None or NaN where there is none.
+        mask: B rows of 0 or 1, one a token; 0 greys the cell out and takes its value off the scale.
+        row_labels: B names for the rows.
+    Raises:
+        ValueError: on an empty or ragged input: the row and both lengths are named.
+
+    >>> fig = token_heatmap([["a", " b"]], [[1.0, -2.0]])
+    >>> fig.data[0].zmin, fig.data[0].zmax, list(fig.data[0].text[0])
+    (-2.0, 2.0, ['a', '␣b'])
+    """
+    tokens, values = [list(row) for row in tokens], [list(row) for row in values]
+    mask = [[1] * len(row) for row in tokens] if mask is None else [list(row) for row in mask]
+    labels = [f"row {i}" for i in range(len(tokens))] if row_labels is None else [str(name) for name in row_labels]
+    _check_rows(tokens, values=values, mask=mask, row_labels=labels)
+    width = max(map(len, tokens))
+    z, text = np.full((len(tokens), width), np.nan), [[""] * width for _ in tokens]
+    hidden = []
+    for i, row in enumerate(tokens):
+        for j, token in enumerate(row):
+            if mask[i][j]:
+                z[i, j], text[i][j] = np.nan if values[i][j] is None else values[i][j], visible(token)
+            else:
+                hidden.append((j, i, visible(token)))
+    longest = max(1, max(len(str(token)) for row in tokens for token in row))
+    size = int(np.clip(560 / width / longest / 0.6, 8, 13))
+    fig = go.Figure(layout=dict(template=TEMPLATE))
+    fig.add_heatmap(
+        z=rounded(z), text=text, texttemplate="%{text}", textfont_size=size, xgap=1, ygap=1, **_scale(z, colorbar_title)
+    )
+    if hidden:
+        _add_masked(fig, hidden, size)
+    fig.update_xaxes(title_text="position in the completion (tokens)", range=[-0.5, width - 0.5], showgrid=False)
+    fig.update_xaxes(dtick=1 if width <= 30 else None, tick0=0)
+    rows = list(range(len(tokens)))
+    fig.update_yaxes(tickvals=rows, ticktext=labels, range=[len(rows) - 0.5, -0.5], showgrid=False)
+    seen = z[np.isfinite(z)]
+    span = f"values from {seen.min():.3g} to {seen.max():.3g}" if seen.size else "no value"
+    alt = f"{len(tokens)} row(s) of up to {width} tokens, {span}, {len(hidden)} token(s) masked."
+    return finish(fig, height=max(34 * len(tokens), 110), alt=alt, title=title)
+
+
+def _check_rows(tokens, **others):
+    if not tokens or not all(tokens):
+        raise ValueError("tokens must hold at least one row, and every row at least one token")
+    for name, rows in others.items():
+        if len(rows) != len(tokens):
+            raise ValueError(f"{name} must have one row for each of the {len(tokens)} rows of tokens, got {len(rows)}")
+        for i, row in enumerate(rows):
+            if name != "row_labels" and len(row) != len(tokens[i]):
+                raise ValueError(f"{name}[{i}] must have {len(tokens[i])} entries, one a token, got {len(row)}")
+
+
+def _scale(z, title):
+    """Colour scale and limits for the values in sight."""
+    seen = z[np.isfinite(z)]
+    low, high = (seen.min(), seen.max()) if seen.size else (0.0, 1.0)
+    bar = dict(
+        title=dict(text=title or "value", side="right", font=dict(size=12)), nticks=4, thickness=14, outlinewidth=0
+    )
+    if low < 0 < high:
+        limit = float(f"{max(-low, high):.5g}")
+        return dict(colorscale=_DIVERGING, zmin=-limit, zmax=limit, colorbar=bar)
+    if high <= 0 and low < 0:
+        return dict(colorscale=[_DIVERGING[0], [1, "#F7F7F7"]], zmin=float(f"{low:.5g}"), zmax=0.0, colorbar=bar)
+    return dict(colorscale=_SEQUENTIAL, zmin=0.0, zmax=float(f"{high:.5g}") or 1.0, colorbar=bar)
+
+
+def _add_masked(fig, cells, size):
+    """Grey hatched boxes with the token's text, drawn as bars since heat maps know no hatching."""
+    x, y, text = (list(column) for column in zip(*cells, strict=True))
+    hatch = dict(color="#CFCFCF", pattern=dict(shape="/", fgcolor="#A8A8A8", bgcolor="#D9D9D9", size=8))
+    fig.add_bar(
+        x=x,
+        y=[0.94] * len(x),
+        base=[i - 0.47 for i in y],
+        width=0.94,
+        text=text,
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        constraintext="none",
+        textfont=dict(color="#222222", size=size),
+        marker=hatch,
+        name="masked",
+        showlegend=True,
+        hovertemplate="%{text} (masked)<extra></extra>",
+    )

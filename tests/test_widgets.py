@@ -1,0 +1,266 @@
+"""The explorer is a thin layer: what it shows is what the plain functions give, and nothing gets lost on the way."""
+
+import asyncio
+import sys
+import time
+import types
+
+import ipywidgets
+import numpy as np
+import pytest
+
+from grpo_lib import widgets
+from grpo_lib.bandit import BanditGRPO, critical_beta, resting_point
+from grpo_lib.explore import explore_bandit, explore_bandit_step
+
+MIME = "application/vnd.plotly.v1+json"
+
+
+def curves(figure):
+    return [(trace.name, trace.y) for trace in figure.data]
+
+
+def shown(explorer):
+    """The curves of the bundle in the explorer's output area."""
+    [output] = explorer.out.outputs
+    return [(trace["name"], tuple(trace["y"])) for trace in output["data"][MIME]["data"]]
+
+
+@pytest.fixture
+def displayed(monkeypatch):
+    seen = []
+    monkeypatch.setattr(widgets, "display", seen.append)
+    monkeypatch.setattr(widgets, "clear_output", lambda wait: seen.append(f"cleared, wait={wait}"))
+    return seen
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Settings of every run that the explorer computed."""
+    calls = []
+    explore_run = widgets.explore_run
+
+    def count(settings, *sizes):
+        calls.append(settings)
+        return explore_run(settings, *sizes)
+
+    monkeypatch.setattr(widgets, "explore_run", count)
+    return calls
+
+
+def test_the_plain_function_draws_the_bandits_own_run():
+    bandit = BanditGRPO(beta=1.5, learning_rate=0.02, normalise=False, seed=7)
+    bandit.train(30, 12)
+    figure = explore_bandit(1.5, 0.02, 12, False, num_iterations=30, seed=7)
+    for k in range(4):
+        np.testing.assert_allclose(figure.data[k].y, np.array(bandit.prob_history)[:, k], rtol=1e-4)
+    np.testing.assert_allclose(figure.data[8].y, bandit.reward_history, rtol=1e-4)
+
+
+def test_the_dotted_lines_are_where_a_long_run_ends():
+    figure = explore_bandit(beta=2.0, learning_rate=0.002, num_samples=100, num_iterations=1500)
+    for line, dotted in zip(figure.data[:4], figure.data[4:8], strict=True):
+        assert dotted.line.dash == "dot" and dotted.y[0] == dotted.y[1]
+        assert abs(np.mean(line.y[-500:]) - dotted.y[0]) < 0.01
+    assert "dotted: the exact resting point" in figure.layout.title.text
+
+
+@pytest.mark.parametrize(
+    "settings, why", [(dict(beta=0.0), "beta 0 pulls nothing back"), (dict(beta=0.1), "the push outweighs the pull")]
+)
+def test_where_there_is_no_resting_point_the_figure_says_so(settings, why):
+    assert settings["beta"] < critical_beta(BanditGRPO().ref_probs, BanditGRPO().rewards)
+    figure = explore_bandit(**settings, num_iterations=2)
+    assert why in figure.layout.title.text and "corner P(ant) = 1" in figure.layout.title.text
+    assert all(trace.line.dash != "dot" for trace in figure.data)
+
+
+def test_two_resting_points_are_told_apart_by_their_watershed():
+    text = explore_bandit(beta=0.9, num_samples=100, num_iterations=2).layout.title.text
+    stable, edge, corner = resting_point(BanditGRPO().ref_probs, [1, 0, 0, 0], 0.9, num_samples=100)
+    assert (stable.stable, edge.stable, corner.stable) == (True, False, True)
+    assert f"P(ant) = {stable.probs[0]:.3f} or P(ant) = 1 − {1 - corner.probs[0]:.0e}" in text
+    assert f"the watershed is {edge.probs[0]:.3f}" in text
+
+
+def test_no_dotted_line_is_drawn_where_no_resting_point_is_known():
+    figure = explore_bandit(beta=2.0, updates_per_rollout=3, num_iterations=2)
+    assert "no exact resting point is known" in figure.layout.title.text and len(figure.data) == 7
+
+
+def test_the_step_figure_is_the_iteration_of_the_same_run():
+    bandit = BanditGRPO(beta=2.0, learning_rate=0.1)
+    bandit.train(2, 20)
+    record = bandit.step(20)
+    figure = explore_bandit_step(2.0, 0.1, iteration=3)
+    assert figure.data[0].y == tuple(np.bincount(record.samples, minlength=4))
+    moved = np.array(figure.data[3].y) * 0.1  # push + pull, times the learning rate: the logits' own change
+    change = np.log(record.probs_after) - np.log(record.probs_before)
+    np.testing.assert_allclose(moved - moved.mean(), change - change.mean(), rtol=1e-3)
+
+
+def test_bad_settings_are_named():
+    with pytest.raises(ValueError, match="beta must be a finite number >= 0, got -1"):
+        explore_bandit(beta=-1)
+    with pytest.raises(ValueError, match="num_samples must be an integer >= 2, got 1"):
+        explore_bandit_step(num_samples=1)
+
+
+def test_moving_a_control_changes_the_figure(displayed):
+    explorer = widgets.BanditExplorer(num_iterations=10)
+    explorer.show()
+    assert displayed == [explorer.box]
+    for name, value in [("beta", 3.0), ("learning_rate", 0.1), ("num_samples", 8), ("normalise", False), ("seed", 3)]:
+        before = shown(explorer)
+        getattr(explorer, name).value = value
+        assert shown(explorer) != before, name
+    assert shown(explorer) == curves(explorer.figure)
+    assert curves(explorer.figure) == curves(explore_bandit(3.0, 0.1, 8, False, num_iterations=10, seed=3))
+    assert explorer.run.beta == 3.0 and len(explorer.run.reward_history) == 10
+
+
+def button(explorer, name):
+    def walk(widget):
+        yield widget
+        for child in getattr(widget, "children", ()):
+            yield from walk(child)
+
+    [found] = [w for w in walk(explorer.box) if isinstance(w, ipywidgets.Button) and w.description == name]
+    return found
+
+
+def test_buttons_step_run_and_reset():
+    explorer = widgets.BanditExplorer(beta=1.0, num_iterations=10)
+    for iteration in (1, 2):
+        button(explorer, "One step").click()
+        assert curves(explorer.figure) == curves(explore_bandit_step(1.0, iteration=iteration))
+    for word in explorer.run.vocab:
+        assert f'<td style="text-align:right;padding:1px 10px">{word}</td>' in explorer.table.value
+    assert explorer.table.value.count("<span") == 20  # one chip a sample
+    explorer.beta.value = 4.0  # the same iteration, with another beta
+    assert curves(explorer.figure) == curves(explore_bandit_step(4.0, iteration=2))
+    button(explorer, "Run").click()
+    assert curves(explorer.figure) == curves(explore_bandit(4.0, num_iterations=10)) and explorer.table.value == ""
+    button(explorer, "Reset").click()
+    assert explorer.beta.value == 1.0
+    assert curves(explorer.figure) == curves(explore_bandit(1.0, num_iterations=10))
+
+
+def test_a_reset_recomputes_once(counted):
+    explorer = widgets.BanditExplorer(num_iterations=2)
+    for name, value in [("beta", 3.0), ("learning_rate", 0.1), ("seed", 3)]:
+        getattr(explorer, name).value = value
+    counted.clear()
+    explorer.reset()
+    assert [call["seed"] for call in counted] == [42]
+
+
+def test_a_burst_of_events_in_a_kernel_leads_to_few_redraws(displayed, counted):
+    async def kernel():
+        explorer = widgets.BanditExplorer(num_iterations=5)
+        explorer.show()
+        counted.clear()
+        for i in range(30):
+            explorer.beta.value = i / 10
+            await asyncio.sleep(0)
+        deadline = time.monotonic() + 30
+        while (not counted or counted[-1]["beta"] != 2.9) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        return explorer
+
+    explorer = asyncio.run(kernel())
+    assert 1 <= len(counted) <= 5 and counted[-1]["beta"] == 2.9
+    assert shown(explorer) == curves(explore_bandit(2.9, num_iterations=5))
+
+
+def test_code_that_reads_the_figure_never_sees_an_old_one(displayed):
+    async def cell():
+        explorer = widgets.BanditExplorer(num_iterations=5)
+        explorer.show()
+        explorer.beta.value = 4.0  # its redraw waits for the cell's end ...
+        return curves(explorer.figure)  # ... but not this one
+
+    assert asyncio.run(cell()) == curves(explore_bandit(4.0, num_iterations=5))
+
+
+def test_a_cell_run_again_does_no_double_work(displayed, counted):
+    first = widgets.BanditExplorer(num_iterations=2)
+    first.show()
+    first.show()
+    second = widgets.BanditExplorer(num_iterations=2)
+    second.show()
+    counted.clear()
+    second.beta.value = 3.0
+    assert len(counted) == 1
+    first.beta.value = 3.0
+    assert len(counted) == 2
+
+
+def test_an_error_in_a_callback_is_seen_and_goes_when_repaired(monkeypatch):
+    explorer = widgets.BanditExplorer(num_iterations=2)
+    good = widgets.explore_run
+
+    def broken(*args):
+        raise RuntimeError("BOOM <&>")
+
+    monkeypatch.setattr(widgets, "explore_run", broken)
+    explorer.beta.value = 3.0
+    assert "RuntimeError: BOOM &lt;&amp;&gt;" in explorer.message.value and "color:#d32f2f" in explorer.message.value
+    assert "in broken" in explorer.message.value  # where it happened
+    with pytest.raises(RuntimeError, match="BOOM"):
+        _ = explorer.figure
+    monkeypatch.setattr(widgets, "explore_run", good)
+    explorer.beta.value = 4.0
+    assert explorer.message.value == "" and explorer.error is None
+
+
+def test_a_reward_without_a_known_resting_point_still_runs():
+    explorer = widgets.BanditExplorer(reward=[0.0, 1.0, 2.0, 3.0], num_iterations=2)
+    assert "no exact resting point" in explorer.figure.layout.title.text
+
+
+def test_only_core_widgets_are_used():
+    def walk(widget):
+        yield widget
+        for child in getattr(widget, "children", ()):
+            yield from walk(child)
+
+    found = list(walk(widgets.BanditExplorer().box))
+    assert len(found) > 12
+    for widget in found:
+        assert type(widget).__module__.startswith("ipywidgets.widgets.")
+        assert widget._model_module in ("@jupyter-widgets/controls", "@jupyter-widgets/base", "@jupyter-widgets/output")
+
+
+def test_sliders_redraw_when_let_go_and_the_keys_are_told():
+    explorer = widgets.BanditExplorer()
+    for slider in (explorer.beta, explorer.learning_rate, explorer.num_samples):
+        assert slider.continuous_update is False and slider.readout is True
+    assert (explorer.beta.min, explorer.beta.max) == (0, 5)
+    texts = [child.value for child in explorer.box.children if isinstance(child, ipywidgets.HTML)]
+    assert any("Shift+" in text and "PageUp" in text and "number" in text for text in texts)
+
+
+def test_on_colab_each_redraw_loads_plotly_by_itself(displayed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
+    explorer = widgets.BanditExplorer(num_iterations=2)
+    explorer.show()
+    explorer.beta.value = 3.0
+    pages = [item.data for item in displayed if hasattr(item, "data")]
+    assert len(pages) == 2 and displayed.count("cleared, wait=True") == 2
+    for page in pages:
+        assert page.index("cdn.plot.ly/plotly") < page.index("Plotly.newPlot")
+    assert explorer.out.outputs == ()  # nothing that Colab's Output does not take
+
+
+def test_without_a_front_end_a_notebook_runs_it():
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    cells = [
+        "from grpo_lib.widgets import BanditExplorer\nexplorer = BanditExplorer(num_iterations=5)\nexplorer",
+        "explorer.beta.value = 3.0\nprint(list(explorer.figure.data[0].y))",
+    ]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
+    views = [o["data"] for o in book.cells[0].outputs if o["output_type"] == "display_data"]
+    assert len(views) == 1 and "application/vnd.jupyter.widget-view+json" in views[0]
+    assert book.cells[1].outputs[0]["text"].strip() == str(list(explore_bandit(3.0, num_iterations=5).data[0].y))
