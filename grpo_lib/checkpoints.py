@@ -90,8 +90,8 @@ def load_checkpoint(path, *, model, reference, optimizer):
     if reference is not None:
         if not (path / "reference.safetensors").is_file():
             raise FileNotFoundError(
-                f"{path} was saved without a reference (beta was 0), and the frozen start cannot be made up afterwards: "
-                "resume with beta=0 and track_kl=False, or start anew"
+                f"{path} was saved without a reference (beta was 0), and the frozen start cannot be made up "
+                "afterwards: resume with beta=0 and track_kl=False, or start anew"
             )
         load_model(reference, str(path / "reference.safetensors"))
     optimizer.load_state_dict(_join(load_file(path / "optimizer.safetensors"), state.pop("optimizer")))

@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from grpo_lib._arguments import check_count
 from grpo_lib.generation import completion_texts, generate_completions
-from grpo_lib.reward_checks import check_rewards
+from grpo_lib.reward_checks import score_completions
 from grpo_lib.streams import RandomStreams
 
 __all__ = ["Accuracy", "evaluate_accuracy"]
@@ -67,9 +67,8 @@ def evaluate_accuracy(
                 model, tokenizer, prompts, 1, max_completion_length, temperature=temperature
             )
             new = completion_texts(tokenizer, ids, mask)
-            given = reward_function(prompts=prompts, completions=new, answer=[sample["answer"] for sample in batch])
             texts += new
-            rewards += check_rewards(given, len(new), getattr(reward_function, "__name__", "reward"))
+            rewards += score_completions(reward_function, prompts, new, answer=[sample["answer"] for sample in batch])
     correct = sum(reward > 0 for reward in rewards)
     interval = binomtest(correct, len(samples)).proportion_ci(0.95, method="wilson")
     return Accuracy(correct, len(samples), float(interval.low), float(interval.high), texts)

@@ -11,7 +11,7 @@ from grpo_lib.generation import completion_texts, generate_completions, stop_tok
 from grpo_lib.logprobs import compute_log_probs
 from grpo_lib.masks import truncated_completions
 from grpo_lib.modes import evaluation_mode
-from grpo_lib.reward_checks import check_rewards
+from grpo_lib.reward_checks import score_completions
 
 __all__ = ["Rollout", "collect_rollout", "score_rollout"]
 
@@ -99,9 +99,9 @@ def collect_rollout(
         text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
         for prompt, text in zip(prompts, texts, strict=True)
     ]
-    name = getattr(reward_function, "__name__", type(reward_function).__name__)
-    given = reward_function(prompts=prompts, completions=completions, **columns)
-    rewards = torch.tensor(check_rewards(given, len(texts), name), device=completion_ids.device)
+    rewards = torch.tensor(
+        score_completions(reward_function, prompts, completions, **columns), device=completion_ids.device
+    )
     return Rollout(
         prompts=prompts,
         answers=columns["answer"],

@@ -1,0 +1,57 @@
+"""What the tests share: golden values, one torch thread, a browser."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parent / "data"
+BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    r"C:\Program Files\Google\Chrome\Application\chrome.exe",
+)
+
+
+def _load_golden(name):
+    path = DATA / f"{name}.json"
+    if not path.exists():
+        have = ", ".join(sorted(file.stem for file in DATA.glob("*.json")))
+        raise FileNotFoundError(f"no golden values {name!r} in tests/data; there are: {have}")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """`golden(name)` loads tests/data/NAME.json."""
+    return _load_golden
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread():
+    """On tiny models more threads only get in each other's way. Loads torch for no test that does not use it."""
+    if "torch" in sys.modules:
+        torch = sys.modules["torch"]
+        if torch.get_num_threads() != 1:
+            torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The path of a Chromium or Chrome: $CHROMIUM, or one that is installed. Skips where there is none."""
+    named = os.environ.get("CHROMIUM")
+    found = next(filter(None, map(shutil.which, [named] if named else BROWSERS)), None)
+    if found is None:
+        reason = (
+            f"CHROMIUM={named} cannot be run" if named else "no Chromium or Chrome found; install one or set CHROMIUM"
+        )
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    return found
