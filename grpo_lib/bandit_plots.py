@@ -38,6 +38,7 @@ def bandit_figure(
     fig.add_scatter(x=steps, y=positive(kl_ref), name="KL to reference", line=blue, row=2, col=2)
     fig.update_traces(mode="lines")
     fig.update_xaxes(title_text="iteration")
+    fig.update_xaxes(nticks=4, col=2)  # the same grid lines in both, though only the lower one is labelled
     fig.update_xaxes(title_text=None, showticklabels=False, row=1, col=2)
     fig.update_yaxes(title_text="probability of each word", range=[-0.02, 1.02], row=1, col=1)
     fig.update_yaxes(title_text="mean reward", row=1, col=2)

@@ -3,7 +3,7 @@ import inspect
 import numpy as np
 import pytest
 
-from grpo_lib import checks, verdicts
+from grpo_lib import bandit_checks, checks, token_checks, verdicts
 
 ALL = [getattr(checks, name) for name in checks.__all__]
 
@@ -19,7 +19,8 @@ def judged(monkeypatch):
             seen.update(reference=reference, cases=cases, slips=slips)
             return verdicts.judge(exercise, attempt, reference, cases, slips, **options)
 
-        monkeypatch.setattr(checks, "judge", spy)
+        for module in (bandit_checks, token_checks):
+            monkeypatch.setattr(module, "judge", spy)
         check(lambda *a: None)
         return seen
 
@@ -56,6 +57,11 @@ def test_an_unknown_error_shows_what_was_expected():
 
 
 def test_every_check_is_public_and_documented():
-    functions = {n for n, f in vars(checks).items() if inspect.isfunction(f) and n.startswith("check_")}
+    functions = {
+        name
+        for module in (bandit_checks, token_checks)
+        for name, f in vars(module).items()
+        if inspect.isfunction(f) and name.startswith("check_")
+    }
     assert functions == set(checks.__all__)
     assert all(">>>" in f.__doc__ for f in ALL)
