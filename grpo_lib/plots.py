@@ -56,7 +56,8 @@ def training_curves(
             setting's name to one run or to a list of runs, one a seed; several seeds are drawn as their mean.
         columns: which columns to draw. A missing value (None, as the KL has when beta is 0) leaves a gap.
         labels: axis titles by column, to add to or replace `AXIS_TITLES`.
-        smooth: running mean over this many steps, the last ones up to each step; the raw curve stays behind it, pale.
+        smooth: running mean over this many steps, the last ones up to each step; with one or two settings the raw curve
+            stays behind it, pale.
         band: False, "minmax" (also True) or "std": what to shade around the mean of several seeds.
     Returns:
         `go.Figure`; the trace of setting s in panel c has `name` s and the axis title of c.
@@ -82,7 +83,10 @@ def training_curves(
         place = dict(row=c // across + 1, col=c % across + 1)
         for s, (name, runs) in enumerate(settings.items()):
             steps, values = _table(name, runs, column)
-            _add_curve(fig, s, name, steps, values, smooth, band, show=c == 0 and len(settings) > 1, place=place)
+            behind = len(settings) <= 2  # raw curves of more settings would hide the smoothed ones
+            _add_curve(
+                fig, s, name, steps, values, smooth, band, behind, show=c == 0 and len(settings) > 1, place=place
+            )
         fig.update_yaxes(title_text=titles.get(column, column), title_font_size=12, **place)
         fig.update_xaxes(showticklabels=True, **place)
         if c + across >= len(columns):
@@ -137,7 +141,7 @@ def _running_mean(values, window):
     )
 
 
-def _add_curve(fig, s, name, steps, values, smooth, band, *, show, place):
+def _add_curve(fig, s, name, steps, values, smooth, band, behind, *, show, place):
     """One setting in one panel: the band if asked, the raw curve if smoothed, and the (mean) curve."""
     raw, values = values, _running_mean(values, smooth) if smooth else values
     known = ~np.isnan(values).all(axis=0)
@@ -154,7 +158,7 @@ def _add_curve(fig, s, name, steps, values, smooth, band, *, show, place):
         edge = dict(common, line=dict(width=0), showlegend=False, hoverinfo="skip")
         fig.add_scatter(y=rounded(low), **edge, **place)
         fig.add_scatter(y=rounded(high), fill="tonexty", fillcolor=_pale(colour(s)), **edge, **place)
-    elif smooth:
+    elif smooth and behind:
         pale = dict(common, line=dict(color=colour(s), width=1), opacity=0.35, showlegend=False, hoverinfo="skip")
         fig.add_scatter(y=rounded(np.nanmean(raw, axis=0) if len(raw) > 1 else raw[0]), **pale, **place)
     marker = dict(mode="lines+markers") if known.sum() == 1 else {}

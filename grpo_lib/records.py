@@ -81,7 +81,8 @@ class StepRecord:
 
     reward_mean, reward_std: over all completions, and the mean of the groups' (sample) standard deviations.
     zero_variance: share of groups whose rewards are all equal: they teach nothing.
-    kl, kl_median: k3 to the reference a token, in nats, mean and median (single tokens spike).
+    kl, kl_median: k3 to the reference a token, in nats: the mean over all tokens, and the median over completions of
+    their own means, which a single rare token cannot move.
     entropy: mean of -log π of the sampled tokens, an estimate of the entropy a token, in nats.
     completion_length: mean number of tokens, the end token included. truncated: share cut at the length limit.
     ratio_mean, ratio_max, clip_fraction: of the last update on the rollout; 1, 1 and 0 where there is one update.
@@ -124,7 +125,7 @@ def record_step(step, settings, rollout, watch, loss, grad_norm, learning_rate, 
         reward_std=rewards.std(dim=1).mean().item(),
         zero_variance=zero_variance_groups(rollout.rewards, rollout.num_generations).float().mean().item(),
         kl=None if kl is None else masked_mean(kl, mask).item(),
-        kl_median=None if kl is None else kl[mask.bool()].median().item(),
+        kl_median=None if kl is None else masked_mean(kl, mask, dim=1).median().item(),
         entropy=-masked_mean(watch["log_probs"], mask).item(),
         completion_length=mask.sum(dim=1).float().mean().item(),
         truncated=rollout.truncated.float().mean().item(),

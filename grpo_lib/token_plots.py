@@ -19,10 +19,21 @@ def visible(token):
     return str(token).translate(_VISIBLE)
 
 
+def shortened(token, room):
+    """A token as it can be read in a cell of `room` characters; what is too long ends in an ellipsis.
+
+    >>> shortened("<answer>", 5), shortened("7", 5)
+    ('&lt;ans…', '7')
+    """
+    token = str(token)
+    return visible(token if len(token) <= room else token[: room - 1] + "…")
+
+
 def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, colorbar_title=None):
     """Draw rows of tokens coloured by their values; masked cells are grey and hatched.
 
-    The scale is centred on 0 (vermilion below, blue above) if values of both signs are in sight, else it runs from 0.
+    A token too long for its cell is shortened there and stands in full in the hover text. The scale is centred
+    on 0 (vermilion below, blue above) if values of both signs are in sight, else it runs from 0.
 
     Args:
         tokens: B rows of token strings, of any lengths.
@@ -41,19 +52,29 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
     labels = [f"row {i}" for i in range(len(tokens))] if row_labels is None else [str(name) for name in row_labels]
     _check_rows(tokens, values=values, mask=mask, row_labels=labels)
     width = max(map(len, tokens))
+    room = max(3, int(560 / width / (0.6 * 8)))  # characters that fit into a cell at the smallest font
     z, text = np.full((len(tokens), width), np.nan), [[""] * width for _ in tokens]
-    hidden = []
+    whole, hidden = [[""] * width for _ in tokens], []
     for i, row in enumerate(tokens):
         for j, token in enumerate(row):
             if mask[i][j]:
-                z[i, j], text[i][j] = np.nan if values[i][j] is None else values[i][j], visible(token)
+                z[i, j] = np.nan if values[i][j] is None else values[i][j]
+                text[i][j], whole[i][j] = shortened(token, room), visible(token)
             else:
-                hidden.append((j, i, visible(token)))
-    longest = max(1, max(len(str(token)) for row in tokens for token in row))
+                hidden.append((j, i, shortened(token, room)))
+    longest = min(room, max(1, max(len(str(token)) for row in tokens for token in row)))
     size = int(np.clip(560 / width / longest / 0.6, 8, 13))
     fig = go.Figure(layout=dict(template=TEMPLATE))
     fig.add_heatmap(
-        z=rounded(z), text=text, texttemplate="%{text}", textfont_size=size, xgap=1, ygap=1, **_scale(z, colorbar_title)
+        z=rounded(z),
+        text=text,
+        texttemplate="%{text}",
+        textfont_size=size,
+        hovertext=whole,
+        hovertemplate="%{hovertext}: %{z}<extra></extra>",
+        xgap=1,
+        ygap=1,
+        **_scale(z, colorbar_title),
     )
     if hidden:
         _add_masked(fig, hidden, size)
