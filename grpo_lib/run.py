@@ -8,7 +8,6 @@ for record in itertools.islice(run, 150):
 
 import copy
 import functools
-import math
 import warnings
 from dataclasses import asdict, replace
 
@@ -16,10 +15,11 @@ import torch
 
 from grpo_lib.checkpoints import load_checkpoint, save_checkpoint
 from grpo_lib.clock import PhaseClock
-from grpo_lib.grpo import collect_rollout, rollout_loss, score_rollout
 from grpo_lib.records import GRPOSettings, StepRecord, record_step
 from grpo_lib.rewards import combined_reward
+from grpo_lib.rollout import collect_rollout, score_rollout
 from grpo_lib.streams import RandomStreams
+from grpo_lib.update import update_policy
 
 __all__ = ["GRPORun"]
 
@@ -72,18 +72,17 @@ class GRPORun:
         """Take one step: rollout, rewards, advantages, update. Returns its `StepRecord`.
 
         Raises:
-            FloatingPointError: if the loss or its gradient is not finite; the weights are those before the update.
+            FloatingPointError: if the loss or its gradient is not finite, before the optimizer step.
             What the reward function raises goes through: the step then counts as not taken.
         """
         clock = PhaseClock(self._parameters[0].device)
         rollout = self._roll_out(clock)
-        loss, grad_norm, watch = self._update(rollout, clock)
+        rate = self._learning_rate()
+        loss, grad_norm, watch = update_policy(self.model, self.optimizer, rollout, self.settings, rate, clock)
         step, every = len(self.history) + 1, self.settings.ref_sync_every
         if every and self.reference is not None and step % every == 0:
             self.reference.load_state_dict(self.model.state_dict())
-        record = record_step(
-            step, self.settings, rollout, watch, loss, grad_norm, self._learning_rate(), dict(clock.seconds)
-        )
+        record = record_step(step, self.settings, rollout, watch, loss, grad_norm, rate, dict(clock.seconds))
         self.rollout = rollout
         self.history.append(record)
         self._warn_if_all_cut(record)
@@ -159,46 +158,6 @@ class GRPORun:
         self._prompts_seen += settings.batch_size  # not before: a step that failed is taken again with these prompts
         return rollout
 
-    def _update(self, rollout, clock):
-        """All updates on one rollout. Loss, gradient norm and KL are the first one's, ratio and clip the last one's."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._learning_rate()
-        firsts = None
-        for _ in range(self.settings.updates_per_rollout):
-            self.optimizer.zero_grad(set_to_none=True)
-            loss, watch = self._backward(rollout, clock)
-            with clock("optimizer"):
-                limit = self.settings.max_grad_norm or math.inf
-                grad_norm = torch.nn.utils.clip_grad_norm_(self._parameters, limit).item()
-                if not (math.isfinite(loss) and math.isfinite(grad_norm)):
-                    self.optimizer.zero_grad(set_to_none=True)
-                    raise FloatingPointError(_not_finite(len(self.history) + 1, loss, grad_norm))
-                self.optimizer.step()
-            if firsts is None:
-                firsts = loss, grad_norm, {"log_probs": watch["log_probs"], "kl": watch["kl"]}
-                rollout = replace(rollout, old_log_probs=watch["log_probs"])
-        self.optimizer.zero_grad(set_to_none=True)
-        loss, grad_norm, first_watch = firsts
-        return loss, grad_norm, {**watch, **first_watch}
-
-    def _backward(self, rollout, clock):
-        """Add up the gradients of the micro-batches, each weighted by its share of the completions."""
-        settings, total, watches = self.settings, 0.0, []
-        size = settings.micro_batch_size or len(rollout)
-        for start in range(0, len(rollout), size):
-            part = rollout.rows(slice(start, start + size))
-            with clock("forward"):
-                loss, watch = rollout_loss(
-                    self.model, part, beta=settings.beta, epsilon=settings.epsilon, epsilon_high=settings.epsilon_high
-                )
-                loss = loss * (len(part) / len(rollout))
-            with clock("backward"):
-                loss.backward()
-            total += loss.item()
-            watches.append(watch)
-        names = [name for name, value in watches[0].items() if value is not None]
-        return total, {"kl": None, **{name: torch.cat([w[name] for w in watches]) for name in names}}
-
     def _learning_rate(self):
         """Linear warm-up over w steps (factor 1/w at the first, 1 at the last), then constant."""
         warmup = self.settings.warmup_steps
@@ -232,11 +191,3 @@ def _trainable_parameters(model):
             stacklevel=3,
         )
     return parameters
-
-
-def _not_finite(step, loss, grad_norm):
-    return (
-        f"step {step}: the loss is {loss} and its gradient norm {grad_norm}; the run stopped before the optimizer "
-        "step, so the weights are still those of the step before. Lower the learning rate, or look for a token whose "
-        "log-prob has run away from the reference's; resume from the last checkpoint"
-    )

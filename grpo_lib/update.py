@@ -1,0 +1,75 @@
+"""The update half of a step: gradients of a rollout's loss, gradient clipping, the optimizer."""
+
+import math
+from dataclasses import replace
+
+import torch
+
+from grpo_lib.grpo import rollout_loss
+
+__all__ = ["accumulate_gradients", "update_policy"]
+
+
+def update_policy(model, optimizer, rollout, settings, learning_rate, clock):
+    """Take `settings.updates_per_rollout` optimizer steps on one rollout.
+
+    The first update is on-policy: its log-probs are those of π_old in all that follow.
+
+    Args:
+        model, optimizer: changed in place. rollout: a `Rollout`. settings: a `GRPOSettings`.
+        learning_rate: of these updates. clock: a `PhaseClock`.
+    Returns:
+        (loss, grad_norm, watch): loss, norm before clipping, log-probs and KL of the first update; ratio and clipped
+        tokens of the last one (see `rollout_loss`).
+    Raises:
+        FloatingPointError: if a loss or its gradient is not finite, before that optimizer step: the weights stay
+        finite.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    first = None
+    for _ in range(settings.updates_per_rollout):
+        optimizer.zero_grad(set_to_none=True)
+        loss, watch = accumulate_gradients(model, rollout, settings, clock)
+        with clock("optimizer"):
+            grad_norm = torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm or math.inf).item()
+            if not (math.isfinite(loss) and math.isfinite(grad_norm)):
+                optimizer.zero_grad(set_to_none=True)
+                raise FloatingPointError(
+                    f"the loss is {loss} and its gradient norm {grad_norm}; the run stopped before the optimizer step, "
+                    "so the weights are still finite. Lower the learning rate, or look for a token whose log-prob has "
+                    "run away from the reference's; or take up the last checkpoint"
+                )
+            optimizer.step()
+        if first is None:
+            first = loss, grad_norm, {"log_probs": watch["log_probs"], "kl": watch["kl"]}
+            rollout = replace(rollout, old_log_probs=watch["log_probs"])
+    optimizer.zero_grad(set_to_none=True)
+    loss, grad_norm, first_watch = first
+    return loss, grad_norm, {**watch, **first_watch}
+
+
+def accumulate_gradients(model, rollout, settings, clock):
+    """Add up the gradients of the micro-batches, each weighted by its share of the completions.
+
+    The sum is the gradient of the whole rollout's loss, since that is a mean over completions.
+
+    Returns:
+        (loss, watch): the whole rollout's, see `rollout_loss`.
+    """
+    total, watches = 0.0, []
+    size = settings.micro_batch_size or len(rollout)
+    for start in range(0, len(rollout), size):
+        part = rollout.rows(slice(start, start + size))
+        with clock("forward"):
+            loss, watch = rollout_loss(
+                model, part, beta=settings.beta, epsilon=settings.epsilon, epsilon_high=settings.epsilon_high
+            )
+            loss = loss * (len(part) / len(rollout))
+        with clock("backward"):
+            loss.backward()
+        total += loss.item()
+        watches.append(watch)
+    names = [name for name, value in watches[0].items() if value is not None]
+    return total, {"kl": None, **{name: torch.cat([w[name] for w in watches]) for name in names}}
