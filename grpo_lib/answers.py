@@ -51,8 +51,9 @@ _RUN = re.compile(
 _UNIT_SIGNS = set("%°$€£¥₹") | {"°C", "°F"}
 _UNIT_LETTERS = set("ghlLmst")  # any other single Latin letter may be an unknown: 5x
 _NOT_UNITS = set(
-    "k bn mn tens hundred thousand million billion trillion dozen half quarter third pi squared cubed factorial "
-    "hundreds thousands millions billions dozens plus minus over and or to nor not maybe perhaps approximately".split()
+    "k bn mn tens hundred thousand million billion trillion lakh crore dozen half halves quarter quarters third thirds "
+    "fourths fifths sixths sevenths eighths ninths tenths hundredths thousandths pi squared cubed factorial below "
+    "above hundreds thousands millions billions dozens plus minus over and or to nor not maybe perhaps approximately".split()
 )
 
 

@@ -21,9 +21,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, load_model, save_file, save_model
 
-__all__ = ["latest_checkpoint", "load_checkpoint", "save_checkpoint"]
+__all__ = ["holds_reference", "latest_checkpoint", "load_checkpoint", "save_checkpoint"]
 
 
 def latest_checkpoint(folder):
@@ -50,7 +51,9 @@ def save_checkpoint(folder, step, *, model, reference, optimizer, rng, state):
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"step-{step:06d}"
+    for left_over in folder.glob(".unfinished-*"):  # of a run that was killed while it saved
+        shutil.rmtree(left_over, ignore_errors=True)
+    target, old = folder / f"step-{step:06d}", None
     draft = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
     try:
         save_model(model, str(draft / "policy.safetensors"))
@@ -60,17 +63,24 @@ def save_checkpoint(folder, step, *, model, reference, optimizer, rng, state):
         save_file(tensors, draft / "optimizer.safetensors")
         save_file(rng, draft / "rng.safetensors")
         streams = {"python_rng": random.getstate(), "numpy_rng": _numpy_stream()}
-        text = json.dumps({"step": step, "optimizer": rest, **streams, **state})
+        text = json.dumps({"step": step, "optimizer": rest, **streams, **state}, default=_as_number)
         (draft / "state.json").write_text(text, encoding="utf-8")
         for path in draft.iterdir():
             _flush_to_disk(path)
-        if target.exists():
-            shutil.rmtree(target)
+        if target.exists():  # the same step again: the old one goes when the new one is in its place
+            target.rename(old := folder / f".unfinished-{target.name}")
         draft.rename(target)
+        if old is not None:
+            shutil.rmtree(old)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return target
+
+
+def holds_reference(path):
+    """Tell whether the checkpoint holds a reference."""
+    return (Path(path) / "reference.safetensors").is_file()
 
 
 def load_checkpoint(path, *, model, reference, optimizer):
@@ -79,27 +89,51 @@ def load_checkpoint(path, *, model, reference, optimizer):
     Returns:
         (state, rng): what `save_checkpoint` was given, with "step" in state.
     Raises:
-        FileNotFoundError: if the folder holds no complete checkpoint, or no reference where the run keeps one.
-        RuntimeError: if the weights do not fit the model.
+        FileNotFoundError: if a file is missing, or the reference where the run keeps one.
+        ValueError: if a file is damaged, or the optimizer's state belongs to other parameters.
+        RuntimeError: if the weights do not fit the model. Files are looked at before anything is changed.
     """
     path = Path(path)
-    if not (path / "state.json").is_file():
-        raise FileNotFoundError(f"{path} holds no complete checkpoint: state.json is missing")
-    state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+    if reference is not None and not holds_reference(path) and (path / "state.json").is_file():
+        raise FileNotFoundError(
+            f"{path} holds no reference.safetensors: it was saved without a reference (beta 0), and the frozen start "
+            "cannot be made up afterwards. Resume with beta=0 and track_kl=False, or start anew"
+        )
+    state = _read_whole(path, [] if reference is None else ["reference"])
+    try:
+        optimizer.load_state_dict(_join(load_file(path / "optimizer.safetensors"), state.pop("optimizer")))
+    except ValueError as error:
+        raise ValueError(f"{path}: the optimizer's state belongs to other trainable parameters ({error})") from error
     load_model(model, str(path / "policy.safetensors"))
     if reference is not None:
-        if not (path / "reference.safetensors").is_file():
-            raise FileNotFoundError(
-                f"{path} was saved without a reference (beta was 0), and the frozen start cannot be made up "
-                "afterwards: resume with beta=0 and track_kl=False, or start anew"
-            )
         load_model(reference, str(path / "reference.safetensors"))
-    optimizer.load_state_dict(_join(load_file(path / "optimizer.safetensors"), state.pop("optimizer")))
     version, internal, gauss = state.pop("python_rng")
     random.setstate((version, tuple(internal), gauss))
     name, keys, *rest = state.pop("numpy_rng")
     np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
     return state, load_file(path / "rng.safetensors")
+
+
+def _read_whole(path, also):
+    """Read state.json and open every other file: what is missing or damaged is named before anything is changed."""
+    for name in ("state.json", *(f"{n}.safetensors" for n in ("policy", "optimizer", "rng", *also))):
+        if not (path / name).is_file():
+            raise FileNotFoundError(f"{path} holds no complete checkpoint: {name} is missing")
+        try:
+            if name == "state.json":
+                state = json.loads((path / name).read_text(encoding="utf-8"))
+            else:
+                safe_open(path / name, framework="pt").__enter__().__exit__(None, None, None)
+        except Exception as error:
+            raise ValueError(f"{path / name} is damaged ({error}): take up an earlier checkpoint") from error
+    return state
+
+
+def _as_number(value):
+    """What json cannot write: numpy's and torch's numbers."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a checkpoint's state must be JSON, got {value!r} of type {type(value).__name__}")
 
 
 def _split(state_dict):

@@ -1,12 +1,14 @@
 """Accuracy on held-out problems, with its confidence interval."""
 
+import math
 from dataclasses import dataclass
 
 from scipy.stats import binomtest
 
-from grpo_lib._arguments import check_count
+from grpo_lib._arguments import check_count, check_number
 from grpo_lib.generation import completion_texts, generate_completions
 from grpo_lib.reward_checks import score_completions
+from grpo_lib.rollout import sample_columns, wrap_completions
 from grpo_lib.streams import RandomStreams
 
 __all__ = ["Accuracy", "evaluate_accuracy"]
@@ -31,9 +33,18 @@ class Accuracy:
 
 
 def evaluate_accuracy(
-    model, tokenizer, samples, reward_function, *, temperature=1.0, max_completion_length=32, batch_size=250, seed=0
+    model,
+    tokenizer,
+    samples,
+    reward_function,
+    *,
+    threshold=None,
+    temperature=1.0,
+    max_completion_length=32,
+    batch_size=250,
+    seed=0,
 ):
-    """Let a model answer each problem once and count the rewards that are above 0.
+    """Let a model answer each problem once and count the answers that are right.
 
         95 % interval: Wilson's, from the binomial distribution of independent problems
 
@@ -43,12 +54,14 @@ def evaluate_accuracy(
     Source: Wilson 1927, JASA 22, 209-212 (doi.org/10.1080/01621459.1927.10502953).
 
     Args:
-        samples: dicts with "prompt" and "answer". reward_function: as in training; a reward above 0 counts as right.
+        samples: as in training. reward_function: as in training, called with the same arguments.
+        threshold: a reward of at least this counts as right. None is for a reward that is 0 or one other value; a
+            graded reward (format counted in, say) needs a threshold, or it would measure something else.
         temperature: of sampling; 0 is greedy. batch_size: problems at a time. seed: of the draws.
     Returns:
         an `Accuracy`.
     Raises:
-        ValueError: on no problem, or rewards that do not fit.
+        ValueError: on no problem, rewards that do not fit, or a graded reward without a threshold.
 
     >>> from grpo_lib import addition_reward, load_addition, load_tiny_policy
     >>> model, tokenizer = load_tiny_policy()
@@ -56,19 +69,29 @@ def evaluate_accuracy(
     20
     """
     check_count("batch_size", batch_size, 1)
-    if len(samples) == 0:
-        raise ValueError("samples is empty: there is nothing to evaluate on")
+    columns = sample_columns(samples)
     texts, rewards = [], []
     with RandomStreams(next(model.parameters()).device, seed).borrowed():
         for start in range(0, len(samples), batch_size):
-            batch = samples[start : start + batch_size]
-            prompts = [sample["prompt"] for sample in batch]
+            batch = {name: column[start : start + batch_size] for name, column in columns.items()}
+            prompts = batch.pop("prompt")
             _, _, ids, mask = generate_completions(
                 model, tokenizer, prompts, 1, max_completion_length, temperature=temperature
             )
             new = completion_texts(tokenizer, ids, mask)
             texts += new
-            rewards += score_completions(reward_function, prompts, new, answer=[sample["answer"] for sample in batch])
-    correct = sum(reward > 0 for reward in rewards)
+            rewards += score_completions(reward_function, prompts, wrap_completions(prompts, new), **batch)
+    correct = sum(reward >= _threshold(rewards, threshold) for reward in rewards)
     interval = binomtest(correct, len(samples)).proportion_ci(0.95, method="wilson")
     return Accuracy(correct, len(samples), float(interval.low), float(interval.high), texts)
+
+
+def _threshold(rewards, threshold):
+    if threshold is not None:
+        return check_number("threshold", threshold, -math.inf)
+    others = sorted(set(rewards) - {0.0})
+    if len(others) > 1 or any(value < 0 for value in others):
+        raise ValueError(
+            f"the rewards take the values {sorted(set(rewards))[:6]}: say from which on an answer is right, threshold=…"
+        )
+    return others[0] if others else math.inf

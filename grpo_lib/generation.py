@@ -100,7 +100,7 @@ def generate_completions(
     """
     check_count("num_generations", num_generations, 1)
     stop_ids = stop_token_ids(model, tokenizer)
-    pad_id = _pad_token_id(tokenizer, stop_ids)
+    pad_id = _pad_token_id(model, tokenizer, stop_ids)
     config = sampling_config(stop_ids, pad_id, max_completion_length, temperature)
     ids = encode_prompts(tokenizer, prompts, max_prompt_length=max_prompt_length)
     prompt_ids, prompt_mask = _pad_left(ids, pad_id, next(model.parameters()).device)
@@ -160,7 +160,13 @@ def completion_texts(tokenizer, completion_ids, completion_mask):
 
 def _encode(tokenizer, prompt, row):
     if isinstance(prompt, str):
-        return list(tokenizer(prompt)["input_ids"])
+        ids = list(tokenizer(prompt)["input_ids"])
+        bos, eos = getattr(tokenizer, "bos_token_id", None), getattr(tokenizer, "eos_token_id", None)
+        if bos is not None and ids[:2] == [bos, bos]:  # a rendered template held one already
+            ids = ids[1:]
+        if eos is not None and ids[-1:] == [eos] and not prompt.rstrip().endswith(tokenizer.decode([eos])):
+            ids = ids[:-1]  # a tokenizer that ends its texts would end the prompt
+        return ids
     if not (isinstance(prompt, (list, tuple)) and all(isinstance(m, Mapping) and "content" in m for m in prompt)):
         raise TypeError(f"prompt {row} must be a string or a list of messages with role and content, got {prompt!r}")
     if getattr(tokenizer, "chat_template", None) is None:
@@ -172,8 +178,9 @@ def _encode(tokenizer, prompt, row):
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _pad_token_id(tokenizer, stop_ids):
-    if tokenizer.pad_token_id is not None:
+def _pad_token_id(model, tokenizer, stop_ids):
+    embeddings = model.get_input_embeddings().weight.shape[0]
+    if tokenizer.pad_token_id is not None and tokenizer.pad_token_id < embeddings:  # an added one may have no row
         return tokenizer.pad_token_id
     return stop_ids[0] if stop_ids else 0  # masks go by position: any id will do
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 
 from grpo_lib.losses import policy_loss
+from grpo_lib.modes import recomputes_with_dropout
 from grpo_lib.rollout import Rollout, collect_rollout, score_rollout
 
 __all__ = ["Rollout", "collect_rollout", "grpo_loss", "rollout_loss", "score_rollout"]
@@ -81,6 +82,11 @@ def grpo_loss(
     if beta > 0 and ref_model is None:
         raise ValueError(
             f"beta = {beta} needs a ref_model, the frozen start; got None (a deep copy of the start will do)"
+        )
+    if recomputes_with_dropout(model):
+        raise ValueError(
+            "this model checkpoints its activations and has dropout: the backward pass would run it again with dropout "
+            "on. Set its dropout rates to 0, switch checkpointing off, or use GRPORun, which keeps dropout off"
         )
     rollout = collect_rollout(
         model,

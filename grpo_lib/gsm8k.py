@@ -71,7 +71,7 @@ def _gsm8k_from_hub(split):
 
 
 def _read_json_lines(path):
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue

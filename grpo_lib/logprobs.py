@@ -10,10 +10,10 @@ from grpo_lib.masks import position_ids_from_mask
 __all__ = ["compute_log_probs", "selective_log_softmax"]
 
 
-def selective_log_softmax(logits, input_ids):
+def selective_log_softmax(logits, input_ids, *, temperature=1.0):
     """Take the log-probability of one token at each position.
 
-        log p(y_t) = logits[t, y_t] - log(sum_v exp(logits[t, v]))
+        log p(y_t) = logits[t, y_t] - log(sum_v exp(logits[t, v]))        # logits divided by the temperature
 
     Goes through the batch row by row, forward and backward, so that a second (B, T, V) tensor never exists except for
     the gradient itself. The sum runs in fp32 (in fp64 for fp64 logits), whatever the dtype of the logits.
@@ -21,6 +21,7 @@ def selective_log_softmax(logits, input_ids):
     Args:
         logits: (B, T, V), any floating dtype.
         input_ids: (B, T), the tokens whose log-probability is wanted, 0 <= id < V.
+        temperature: divides the logits, > 0.
     Returns:
         (B, T) log-probabilities in nats, fp32 (fp64 for fp64 logits), all <= 0.
     Raises:
@@ -36,18 +37,20 @@ def selective_log_softmax(logits, input_ids):
             f"logits must have shape (B, T, V) and input_ids (B, T), got {tuple(logits.shape)} and "
             f"{tuple(input_ids.shape)}"
         )
-    return _SelectiveLogSoftmax.apply(logits, input_ids)
+    check_number("temperature", temperature, 0, inclusive=False)
+    return _SelectiveLogSoftmax.apply(logits, input_ids, float(temperature))
 
 
 class _SelectiveLogSoftmax(torch.autograd.Function):
-    """d log p(y) / d logits = onehot(y) - softmax(logits), written row by row into one buffer."""
+    """d log p(y) / d logits = (onehot(y) - softmax(logits / T)) / T, written row by row into one buffer."""
 
     @staticmethod
-    def forward(ctx, logits, input_ids):
+    def forward(ctx, logits, input_ids, temperature):
         dtype = torch.promote_types(logits.dtype, torch.float32)
-        log_z = torch.stack([row.to(dtype).logsumexp(dim=-1) for row in logits])  # (B, T)
-        chosen = logits.gather(-1, input_ids[..., None]).squeeze(-1).to(dtype)  # (B, T)
+        log_z = torch.stack([(row.to(dtype) / temperature).logsumexp(dim=-1) for row in logits])  # (B, T)
+        chosen = logits.gather(-1, input_ids[..., None]).squeeze(-1).to(dtype) / temperature  # (B, T)
         ctx.save_for_backward(logits, input_ids, log_z)
+        ctx.temperature = temperature
         return chosen - log_z
 
     @staticmethod
@@ -56,9 +59,10 @@ class _SelectiveLogSoftmax(torch.autograd.Function):
         logits, input_ids, log_z = ctx.saved_tensors
         grad = torch.empty_like(logits)  # (B, T, V)
         for row, out, ids, z, g in zip(logits, grad, input_ids, log_z, grad_output, strict=True):
-            slope = row.to(z.dtype).sub(z[:, None]).exp_().mul_(-g[:, None])  # (T, V)
-            out.copy_(slope.scatter_add_(-1, ids[:, None], g[:, None].to(slope.dtype)))
-        return grad, None
+            g = g.to(z.dtype) / ctx.temperature
+            slope = (row.to(z.dtype) / ctx.temperature).sub_(z[:, None]).exp_().mul_(-g[:, None])  # (T, V)
+            out.copy_(slope.scatter_add_(-1, ids[:, None], g[:, None]))
+        return grad, None, None
 
 
 def compute_log_probs(
@@ -105,15 +109,16 @@ def compute_log_probs(
             extra["use_cache"] = False
         logits = model(input_ids=input_ids[rows], attention_mask=attention_mask[rows], **extra).logits
         logits = logits[:, -(logits_to_keep + 1) : -1]  # (rows, T, V)
-        if temperature != 1.0:
-            logits = logits / temperature
-        chunks.append(selective_log_softmax(logits, input_ids[rows, -logits_to_keep:]))
+        chunks.append(selective_log_softmax(logits, input_ids[rows, -logits_to_keep:], temperature=temperature))
     return torch.cat(chunks)
 
 
 def _forward_arguments(model):
-    """The names that the model's forward takes; an adapter wrapper is looked through to the model it wraps."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    """The names that the model's forward takes; adapters, compiled and parallel wrappers are looked through."""
+    inner = model
+    for wrapped in ("_orig_mod", "module"):
+        inner = getattr(inner, wrapped, inner)
+    inner = inner.get_base_model() if hasattr(inner, "get_base_model") else inner
     return inspect.signature(inner.forward if hasattr(inner, "forward") else inner).parameters
 
 

@@ -93,10 +93,11 @@ def masked_mean(values, mask, dim=None):
     tensor(0.3000)
     """
     _check_shapes(values=values, mask=mask)
-    values = torch.where(mask.bool(), values, torch.zeros_like(values))
+    keep = mask.bool()
+    values = torch.where(keep, values, torch.zeros_like(values))
     if dim is None:
-        return values.sum() / mask.sum().clamp(min=1)
-    return values.sum(dim=dim) / mask.sum(dim=dim).clamp(min=1)
+        return values.sum() / keep.sum().clamp(min=1)
+    return values.sum(dim=dim) / keep.sum(dim=dim).clamp(min=1)
 
 
 def policy_loss(log_probs, old_log_probs, ref_log_probs, advantages, mask, *, beta=0.1, epsilon=0.2, epsilon_high=None):
@@ -111,8 +112,8 @@ def policy_loss(log_probs, old_log_probs, ref_log_probs, advantages, mask, *, be
 
     Args:
         log_probs: (B, T) under π, with gradient.
-        old_log_probs: (B, T) under π_old, or None for `log_probs.detach()` (the first update of a rollout).
-        ref_log_probs: (B, T) under π_ref, or None, which needs beta = 0.
+        old_log_probs: (B, T) under π_old, or None for `log_probs` (the first update of a rollout).
+        ref_log_probs: (B, T) under π_ref, or None, which needs beta = 0. Both count as constants: no gradient.
         advantages: (B,). mask: (B, T), 1 for the tokens that count.
         beta: weight of the KL term, >= 0. epsilon, epsilon_high: clip range, see `clipped_surrogate`.
     Returns:
@@ -138,9 +139,9 @@ def policy_loss(log_probs, old_log_probs, ref_log_probs, advantages, mask, *, be
         return torch.where(keep, values, torch.zeros_like(values))
 
     log_probs = clean(log_probs)
-    old_log_probs = log_probs.detach() if old_log_probs is None else clean(old_log_probs)
+    old_log_probs = log_probs.detach() if old_log_probs is None else clean(old_log_probs).detach()
     surrogate, clipped = clipped_surrogate(log_probs, old_log_probs, advantages, epsilon, epsilon_high)
-    kl = None if ref_log_probs is None else kl_estimate(log_probs, clean(ref_log_probs))
+    kl = None if ref_log_probs is None else kl_estimate(log_probs, clean(ref_log_probs).detach())
     objective = surrogate if beta == 0 else surrogate - beta * kl
     loss = -masked_mean(objective, mask, dim=1).mean()
     watch = {

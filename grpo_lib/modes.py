@@ -2,7 +2,9 @@
 
 from contextlib import contextmanager
 
-__all__ = ["evaluation_mode"]
+import torch
+
+__all__ = ["evaluation_mode", "recomputes_with_dropout"]
 
 
 @contextmanager
@@ -15,9 +17,9 @@ def evaluation_mode(model, *, keep_checkpointing=False):
     Args:
         model: any `torch.nn.Module`.
         keep_checkpointing: transformers recomputes activations only in modules that are in training mode; True leaves
-            that one flag on for the modules which checkpoint, for a forward pass that needs gradients.
+            that one flag on for the modules which checkpoint (their own dropout rates are 0 meanwhile). The backward
+            pass must then lie inside the block too: it runs these modules again.
 
-    >>> import torch
     >>> layer = torch.nn.Sequential(torch.nn.Dropout(0.5)).train()
     >>> with evaluation_mode(layer):
     ...     layer(torch.ones(3))
@@ -26,13 +28,41 @@ def evaluation_mode(model, *, keep_checkpointing=False):
     True
     """
     before = [(module, module.training) for module in model.modules()]
+    rates = []
     model.eval()
     try:
         if keep_checkpointing:
             for module, training in before:
                 if training and getattr(module, "gradient_checkpointing", False):
                     module.training = True  # this flag alone: the modules inside stay in eval mode
+                    rates += [(module, name, rate) for name, rate in _dropout_rates(module)]
+            for module, name, _ in rates:
+                setattr(module, name, 0.0)
         yield model
     finally:
+        for module, name, rate in rates:
+            setattr(module, name, rate)
         for module, training in before:
             module.training = training
+
+
+def recomputes_with_dropout(model):
+    """Tell whether a backward pass outside `evaluation_mode` would run checkpointed modules again with dropout on.
+
+    >>> recomputes_with_dropout(torch.nn.Dropout(0.5))
+    False
+    """
+    modules = list(model.modules())
+    if not any(m.training and getattr(m, "gradient_checkpointing", False) for m in modules):
+        return False
+    return any(m.training and (_dropout_rates(m) or (isinstance(m, torch.nn.Dropout) and m.p > 0)) for m in modules)
+
+
+def _dropout_rates(module):
+    """The dropout rates that a module applies itself, in its forward: its float attributes of that name."""
+    names = [name for name in vars(module) if "dropout" in name or "layerdrop" in name]
+    return [
+        (name, getattr(module, name))
+        for name in names
+        if isinstance(getattr(module, name), float) and getattr(module, name) > 0
+    ]

@@ -53,22 +53,30 @@ class GRPOSettings:
     seed: int = 0
 
     def __post_init__(self):
-        check_count("batch_size", self.batch_size, 1, why=" prompts; each gets num_generations completions")
-        check_count("num_generations", self.num_generations, 2, why=": a group of one has nothing to compare with")
-        for name in ("max_completion_length", "updates_per_rollout"):
-            check_count(name, getattr(self, name), 1)
+        why = {
+            "batch_size": " prompts; each gets num_generations completions",
+            "num_generations": ": a group of one has nothing to compare with",
+        }
+        least = {"batch_size": 1, "num_generations": 2, "max_completion_length": 1, "updates_per_rollout": 1}
+        for name, low in {**least, "warmup_steps": 0, "seed": 0}.items():
+            self._convert(check_count, name, low, why=why.get(name, ""))
         for name in ("ref_sync_every", "micro_batch_size", "max_prompt_length"):
             if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), 1, why=", or None")
-        check_count("warmup_steps", self.warmup_steps, 0)
+                self._convert(check_count, name, 1, why=", or None")
         for name in ("beta", "learning_rate", "weight_decay", "epsilon"):
-            check_number(name, getattr(self, name), 0)
-        check_number("temperature", self.temperature, 0, inclusive=False)
+            self._convert(check_number, name, 0)
+        if self.epsilon >= 1:
+            raise ValueError(f"epsilon must be below 1, got {self.epsilon!r}: ratios are positive")
+        self._convert(check_number, "temperature", 0, inclusive=False)
         for name in ("epsilon_high", "max_grad_norm"):
             if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 0, inclusive=False, why=", or None")
+                self._convert(check_number, name, 0, inclusive=False, why=", or None")
         for name, choices in {"scale": SCALES, "baseline": BASELINES, "loss_type": ("grpo",)}.items():
             check_choice(name, getattr(self, name), choices)
+
+    def _convert(self, check, name, low, **options):
+        """Keep what the check returns, a plain int or float, so that settings can be saved as JSON."""
+        object.__setattr__(self, name, check(name, getattr(self, name), low, **options))
 
     @property
     def needs_reference(self):

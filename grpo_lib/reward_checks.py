@@ -4,6 +4,7 @@ An error at this edge names the function, the row and the counts. One value is n
 are never taken for 0, and a function that fails stops the run instead of teaching a silent 0.
 """
 
+import copy
 import math
 
 __all__ = ["check_batch", "check_rewards", "completion_text", "score_completions", "short"]
@@ -97,8 +98,9 @@ def check_rewards(rewards, num_completions, name):
 def score_completions(reward_function, prompts, completions, **columns):
     """Call a reward function as trainers do, by keyword, and check what it returns.
 
-    A function that fails stops the run (a silent 0 would be learnt from), with an error that can be acted on: after a
-    failure the rows are tried one by one to find the first that fails.
+    It gets copies: what it does to its arguments changes neither the data nor the rollout. A function that fails
+    stops the run (a silent 0 would be learnt from), with an error that can be acted on: after a failure the rows are
+    tried one by one to find the first that fails.
 
     Args:
         reward_function: any function of `prompts=, completions=` and further keyword arguments such as `answer=`.
@@ -116,7 +118,7 @@ def score_completions(reward_function, prompts, completions, **columns):
     name = getattr(reward_function, "__name__", None) or repr(reward_function)
     batch = dict(prompts=prompts, completions=completions, **columns)
     try:
-        rewards = reward_function(**batch)
+        rewards = reward_function(**copy.deepcopy(batch))
     except Exception as error:
         row = _first_failing_row(reward_function, batch, len(completions))
         where = "on the batch" if row is None else f"on row {row} of {len(completions)}, {short(completions[row])}"
@@ -152,7 +154,7 @@ def _first_failing_row(reward_function, batch, num_completions):
             for key, rows in batch.items()
         }
         try:
-            reward_function(**cut)
+            reward_function(**copy.deepcopy(cut))
         except Exception:
             return row
     return None

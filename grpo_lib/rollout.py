@@ -11,9 +11,9 @@ from grpo_lib.generation import completion_texts, generate_completions, stop_tok
 from grpo_lib.logprobs import compute_log_probs
 from grpo_lib.masks import truncated_completions
 from grpo_lib.modes import evaluation_mode
-from grpo_lib.reward_checks import score_completions
+from grpo_lib.reward_checks import score_completions, short
 
-__all__ = ["Rollout", "collect_rollout", "score_rollout"]
+__all__ = ["Rollout", "collect_rollout", "sample_columns", "score_rollout", "wrap_completions"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def collect_rollout(
     check_count("num_generations", num_generations, 2, why=": a group of one has nothing to compare with")
     columns = {
         name: [value for value in column for _ in range(num_generations)]
-        for name, column in _columns(batch_samples).items()
+        for name, column in sample_columns(batch_samples).items()
     }
     prompt_ids, prompt_mask, completion_ids, completion_mask = generate_completions(
         model,
@@ -95,10 +95,7 @@ def collect_rollout(
     )
     texts = completion_texts(tokenizer, completion_ids, completion_mask)
     prompts = columns.pop("prompt")
-    completions = [
-        text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
-        for prompt, text in zip(prompts, texts, strict=True)
-    ]
+    completions = wrap_completions(prompts, texts)
     rewards = torch.tensor(
         score_completions(reward_function, prompts, completions, **columns), device=completion_ids.device
     )
@@ -138,17 +135,41 @@ def score_rollout(model, rollout, *, chunk_size=None, with_gradient=False):
         )
 
 
-def _columns(batch_samples):
-    """P samples → {"prompt": […], "answer": […], …}, P entries each."""
-    if isinstance(batch_samples, Mapping) or len(batch_samples) == 0:
-        raise ValueError(f"batch_samples must be a list of at least one sample, got {batch_samples!r}")
+def wrap_completions(prompts, texts):
+    """Completions as the reward function gets them: strings, or lists of one message where the prompt is a chat.
+
+    >>> wrap_completions(["1+1=", [{"role": "user", "content": "1+1="}]], ["2", "2"])
+    ['2', [{'role': 'assistant', 'content': '2'}]]
+    """
+    return [
+        text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+        for prompt, text in zip(prompts, texts, strict=True)
+    ]
+
+
+def sample_columns(samples):
+    """Turn P samples into columns of P entries, and check them.
+
+    Args:
+        samples: dicts with "prompt", "answer" and any further keys, the same for all; or (prompt, answer) pairs.
+    Returns:
+        a dict from each key to a list of P entries.
+    Raises:
+        ValueError: on no sample, one of another form, or keys that differ; the error names the row.
+
+    >>> sample_columns([("1+1=", "2"), ("2+2=", "4")])
+    {'prompt': ['1+1=', '2+2='], 'answer': ['2', '4']}
+    """
+    if isinstance(samples, (str, Mapping)) or len(samples) == 0:
+        raise ValueError(f"samples must be a list of at least one sample, got {short(samples)}")
     rows = []
-    for row, sample in enumerate(batch_samples):
+    for row, sample in enumerate(samples):
         if not isinstance(sample, Mapping) and not isinstance(sample, str) and len(sample) == 2:
             sample = dict(zip(("prompt", "answer"), sample, strict=True))
         if not isinstance(sample, Mapping) or not {"prompt", "answer"} <= set(sample):
             raise ValueError(
-                f'sample {row} must be a dict with "prompt" and "answer", or a (prompt, answer) pair, got {sample!r}'
+                f'sample {row} must be a dict with "prompt" and "answer", or a (prompt, answer) pair, '
+                f"got {short(sample)}"
             )
         rows.append(sample)
     names = set(rows[0])

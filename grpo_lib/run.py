@@ -13,11 +13,11 @@ from dataclasses import asdict, replace
 
 import torch
 
-from grpo_lib.checkpoints import load_checkpoint, save_checkpoint
+from grpo_lib.checkpoints import holds_reference, load_checkpoint, save_checkpoint
 from grpo_lib.clock import PhaseClock
 from grpo_lib.records import GRPOSettings, StepRecord, record_step
 from grpo_lib.rewards import combined_reward
-from grpo_lib.rollout import collect_rollout, score_rollout
+from grpo_lib.rollout import collect_rollout, sample_columns, score_rollout
 from grpo_lib.streams import RandomStreams
 from grpo_lib.update import update_policy
 
@@ -53,12 +53,9 @@ class GRPORun:
         self.model, self.tokenizer, self.train_data = model, tokenizer, train_data
         self.settings = settings or GRPOSettings()
         self.reward_function = reward_function
-        if len(train_data) == 0:
-            raise ValueError("train_data is empty: give at least one sample with a prompt and an answer")
+        sample_columns(train_data)  # every row is looked at now, not when its turn comes
         self._parameters = _trainable_parameters(model)
-        self.reference = None
-        if self.settings.needs_reference:
-            self.reference = copy.deepcopy(model).eval().requires_grad_(False)
+        self.reference = self._frozen_copy() if self.settings.needs_reference else None
         self.optimizer = torch.optim.AdamW(
             self._parameters, lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
         )
@@ -124,12 +121,16 @@ class GRPORun:
 
     def load(self, path):
         """Take up the run saved at `path`: weights, reference, optimizer, settings, history, random streams."""
-        state, self.streams.states = load_checkpoint(
-            path, model=self.model, reference=self.reference, optimizer=self.optimizer
-        )
+        if self.reference is None and holds_reference(path):
+            self.reference = self._frozen_copy()
+        state, states = load_checkpoint(path, model=self.model, reference=self.reference, optimizer=self.optimizer)
+        self.streams.states.update({name: states[name] for name in self.streams.states if name in states})
         self.settings = GRPOSettings(**state["settings"])
         self.history = [StepRecord(**record) for record in state["history"]]
         self._prompts_seen, self.rollout = state["prompts_seen"], None
+
+    def _frozen_copy(self):
+        return copy.deepcopy(self.model).eval().requires_grad_(False)
 
     def _roll_out(self, clock):
         settings = self.settings
@@ -183,11 +184,15 @@ def _trainable_parameters(model):
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError("the model has 0 trainable parameters: set requires_grad on those that are to learn")
-    half = {str(p.dtype) for p in parameters if p.dtype in (torch.float16, torch.bfloat16)}
-    if half:
+    dtypes = {p.dtype for p in parameters}
+    if torch.float16 in dtypes:
+        raise ValueError(
+            "trainable weights are float16: AdamW's first step makes them infinite; load the model with "
+            "dtype=torch.float32"
+        )
+    if torch.bfloat16 in dtypes:
         warnings.warn(
-            f"trainable weights are {', '.join(sorted(half))}: 16 bits round small updates away; "
-            "load the model with dtype=torch.float32",
+            "trainable weights are bfloat16: 16 bits round small updates away; load the model with dtype=torch.float32",
             stacklevel=3,
         )
     return parameters

@@ -52,7 +52,7 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
     labels = [f"row {i}" for i in range(len(tokens))] if row_labels is None else [str(name) for name in row_labels]
     _check_rows(tokens, values=values, mask=mask, row_labels=labels)
     width = max(map(len, tokens))
-    room = max(3, int(560 / width / (0.6 * 8)))  # characters that fit into a cell at the smallest font
+    room = max(3, int(600 / width / (0.55 * 8)))  # characters that fit into a cell at the smallest font
     z, text = np.full((len(tokens), width), np.nan), [[""] * width for _ in tokens]
     whole, hidden = [[""] * width for _ in tokens], []
     for i, row in enumerate(tokens):

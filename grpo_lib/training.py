@@ -54,10 +54,11 @@ def train_with_grpo(
         evaluate: `evaluate(model, tokenizer) -> dict of numbers`, called every `eval_every` steps into the record.
         checkpoint_dir, checkpoint_every: where and how often to save; also saved at the end and when interrupted.
         resume: True takes up the newest checkpoint of `checkpoint_dir`, where there is one; settings are those given
-            here. A path takes up that checkpoint.
+            here. A path takes up that checkpoint. A folder that holds checkpoints of later steps than the run's own is
+            refused: they would be taken for this run's.
         callbacks: each is called as `callback(run, record)` after every step; `run.change(…)` acts on the next one.
         log_every: print loss, reward and KL every so many steps; None never does. quiet: no bar, no prints.
-        history: a list that the `StepRecord`s are put into.
+        history: an empty list that the `StepRecord`s are put into (a resumed run also puts its earlier ones there).
         **settings: any other field of `GRPOSettings`: temperature, updates_per_rollout, epsilon, micro_batch_size, …
     Returns:
         the trained model, the same object as `model`.
@@ -73,7 +74,7 @@ def train_with_grpo(
     >>> [record.step for record in steps]
     [1, 2]
     """
-    _check_intervals(num_steps, evaluate, eval_every, checkpoint_dir, checkpoint_every, resume, log_every)
+    _check_arguments(num_steps, evaluate, eval_every, checkpoint_dir, checkpoint_every, resume, log_every, history)
     run = GRPORun(
         model,
         tokenizer,
@@ -89,16 +90,17 @@ def train_with_grpo(
         ),
         reward_function=reward_function,
     )
-    _resume(run, checkpoint_dir, resume)
+    _resume(run, checkpoint_dir, resume, quiet)
     history = [] if history is None else history
     history[:] = run.history
     saved_at = len(run.history)
     with tqdm(total=num_steps, initial=len(run.history), disable=quiet, desc="GRPO", unit="step") as bar:
         try:
             for record in itertools.islice(run, max(0, num_steps - len(run.history))):
-                if evaluate is not None and record.step % eval_every == 0:
-                    record = run.history[-1] = replace(record, evaluation=dict(evaluate(model, tokenizer)))
                 history.append(record)
+                if evaluate is not None and record.step % eval_every == 0:
+                    found = {name: float(value) for name, value in evaluate(model, tokenizer).items()}
+                    record = run.history[-1] = history[-1] = replace(record, evaluation=found)
                 for callback in callbacks:
                     callback(run, record)
                 bar.set_postfix(reward=f"{record.reward_mean:.2f}", refresh=False)
@@ -115,12 +117,20 @@ def train_with_grpo(
     return model
 
 
-def _resume(run, checkpoint_dir, resume):
+def _resume(run, checkpoint_dir, resume, quiet):
     path = latest_checkpoint(checkpoint_dir) if resume is True else (resume or None)
+    if resume is True and path is None and not quiet:
+        print(f"No checkpoint in {checkpoint_dir}: the run starts at step 0.")
     if path is not None:
         asked = run.settings
         run.load(path)
         run.change(**{name: getattr(asked, name) for name in vars(asked)})
+    newest = None if checkpoint_dir is None else latest_checkpoint(checkpoint_dir)
+    if newest is not None and int(newest.name[5:]) > len(run.history):
+        raise ValueError(
+            f"{checkpoint_dir} holds {newest.name} of another run, ahead of this one at step {len(run.history)}: "
+            "resume it with resume=True, or choose an empty folder"
+        )
 
 
 def _line(record):
@@ -128,12 +138,14 @@ def _line(record):
     return f"step {record.step:4d}  loss {record.loss:+.4f}  reward {record.reward_mean:.3f}{kl}"
 
 
-def _check_intervals(num_steps, evaluate, eval_every, checkpoint_dir, checkpoint_every, resume, log_every):
+def _check_arguments(num_steps, evaluate, eval_every, checkpoint_dir, checkpoint_every, resume, log_every, history):
     check_count("num_steps", num_steps, 1)
     every = {"eval_every": eval_every, "checkpoint_every": checkpoint_every, "log_every": log_every}
     for name, value in every.items():
         if value is not None:
             check_count(name, value, 1, why=", or None")
+    if history and not resume:
+        raise ValueError(f"history must be an empty list, got one of {len(history)} entries, which would be lost")
     if (evaluate is None) != (eval_every is None):
         raise ValueError("evaluate (a function) and eval_every (a number of steps) go together: give both or neither")
     if checkpoint_dir is None and (checkpoint_every is not None or resume is True):

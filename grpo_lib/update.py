@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 
 from grpo_lib.grpo import rollout_loss
+from grpo_lib.modes import evaluation_mode
 
 __all__ = ["accumulate_gradients", "update_policy"]
 
@@ -62,13 +63,14 @@ def accumulate_gradients(model, rollout, settings, clock):
     size = settings.micro_batch_size or len(rollout)
     for start in range(0, len(rollout), size):
         part = rollout.rows(slice(start, start + size))
-        with clock("forward"):
-            loss, watch = rollout_loss(
-                model, part, beta=settings.beta, epsilon=settings.epsilon, epsilon_high=settings.epsilon_high
-            )
-            loss = loss * (len(part) / len(rollout))
-        with clock("backward"):
-            loss.backward()
+        with evaluation_mode(model, keep_checkpointing=True):  # backward too: it may run modules again
+            with clock("forward"):
+                loss, watch = rollout_loss(
+                    model, part, beta=settings.beta, epsilon=settings.epsilon, epsilon_high=settings.epsilon_high
+                )
+                loss = loss * (len(part) / len(rollout))
+            with clock("backward"):
+                loss.backward()
         total += loss.item()
         watches.append(watch)
     names = [name for name, value in watches[0].items() if value is not None]

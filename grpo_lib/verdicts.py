@@ -1,5 +1,6 @@
 """Compare an exercise's attempt with the reference and, where they differ, with the usual slips."""
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,14 +47,14 @@ def judge(exercise, attempt, reference, cases, slips, *, praise="", rtol=1e-4, a
     ○ double: not attempted yet.
     """
     try:
-        given = [attempt(*case) for case in cases]
+        given = _run(attempt, cases)
     except NotImplementedError:
         return Verdict(exercise, NOT_ATTEMPTED)
     except Exception as error:
         return Verdict(exercise, WRONG, f"It raised {type(error).__name__}: {error}")
     if all(value is None or value is Ellipsis for value in given):
         return Verdict(exercise, NOT_ATTEMPTED)
-    expected = [reference(*case) for case in cases]
+    expected = _run(reference, cases)
     for case, got, want in zip(cases, given, expected, strict=True):
         problem = _shape_problem(got, want)
         if problem:
@@ -61,7 +62,7 @@ def judge(exercise, attempt, reference, cases, slips, *, praise="", rtol=1e-4, a
     if _all_close(given, expected, rtol, atol):
         return Verdict(exercise, RIGHT, praise)
     for name, (slip, explanation) in slips.items():
-        if _all_close(given, [slip(*case) for case in cases], rtol, atol):
+        if _all_close(given, _run(slip, cases), rtol, atol):
             return Verdict(exercise, WRONG, explanation, name)
     first = next(i for i, pair in enumerate(zip(given, expected, strict=True)) if not _close(*pair, rtol, atol))
     return Verdict(
@@ -69,6 +70,11 @@ def judge(exercise, attempt, reference, cases, slips, *, praise="", rtol=1e-4, a
         WRONG,
         f"For {_show(cases[first])} it gives {_values(given[first])}, expected {_values(expected[first])}.",
     )
+
+
+def _run(function, cases):
+    """The function's values; each gets copies, so one that works in place changes nobody else's arguments."""
+    return [function(*copy.deepcopy(case)) for case in cases]
 
 
 def _array(value):

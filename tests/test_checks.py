@@ -56,6 +56,15 @@ def test_an_unknown_error_shows_what_was_expected():
     assert "it gives 0.25, expected 0.2" in verdict.message
 
 
+def test_an_attempt_in_place_is_judged_fairly_and_spoils_nothing():
+    def in_place(rewards):
+        rewards -= rewards.mean()
+        return rewards
+
+    assert checks.check_centred_rewards(in_place).right
+    assert not checks.check_bandit_advantages(lambda r: r / (r.std() + 1e-8)).right
+
+
 def test_every_check_is_public_and_documented():
     functions = {
         name

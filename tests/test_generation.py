@@ -138,6 +138,30 @@ def test_text_stops_at_the_first_end_token():
     assert completion_texts(TOKENIZER, ids, mask) == ["w5", "", "w5 w6 w7 w8"]
 
 
+class EndingTokenizer(CountingTokenizer):
+    """Puts BOS in front and the end token behind, as some tokenizers do."""
+
+    bos_token_id = 2
+
+    def __call__(self, text, add_special_tokens=True):
+        ids = super().__call__(text)["input_ids"]
+        return {"input_ids": [2, *ids, 1] if add_special_tokens else ids}
+
+    def decode(self, ids, skip_special_tokens=True):
+        return " ".join(f"w{i}" for i in ids)
+
+
+def test_a_rendered_prompt_gets_no_second_bos_and_no_end_token():
+    assert encode_prompts(EndingTokenizer(), ["w2 w3 w4", "w3"]) == [[2, 3, 4], [2, 3]]
+
+
+def test_a_padding_token_without_an_embedding_is_not_used():
+    tokenizer = copy.copy(TOKENIZER)
+    tokenizer.pad_token_id = 11  # the model knows 0 … 10
+    prompt_ids, _, _, _ = generate_completions(lively_model(), tokenizer, ["w3", "w4 w5"], 1, 2)
+    assert prompt_ids.tolist() == [[1, 3], [4, 5]]
+
+
 class ChatTokenizer(CountingTokenizer):
     """Puts a BOS (id 2) in front of plain text; its template writes one too, and the assistant's header (id 8)."""
 

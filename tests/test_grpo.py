@@ -196,6 +196,35 @@ def test_bad_samples_are_refused(samples, message):
         grpo_loss(lively_model(), None, TOKENIZER, samples, count_w5, beta=0.0)
 
 
+def test_a_reward_that_changes_its_arguments_changes_nothing_else():
+    samples = [{"prompt": [{"role": "user", "content": "w3"}], "answer": ["w5"]}]
+
+    def vandal(prompts, completions, answer):
+        for prompt, gold in zip(prompts, answer, strict=True):
+            prompt.append({"role": "user", "content": "w4"})
+            gold.clear()
+        rewards = [0.0] * len(completions)
+        completions.clear()
+        return rewards
+
+    class Chat(CountingTokenizer):
+        chat_template = "template"
+
+        def apply_chat_template(self, messages, add_generation_prompt, tokenize):
+            return " ".join(m["content"] for m in messages)
+
+    rollout = collect_rollout(lively_model(), Chat(), samples, vandal, max_completion_length=3)
+    assert samples == [{"prompt": [{"role": "user", "content": "w3"}], "answer": ["w5"]}]
+    assert len(rollout.completions) == len(rollout) == 4
+
+
+def test_checkpointing_with_dropout_is_refused_where_the_backward_pass_is_not_ours():
+    model = lively_model("gpt2", resid_pdrop=0.3).train()
+    model.gradient_checkpointing_enable()
+    with pytest.raises(ValueError, match="checkpoints its activations and has dropout"):
+        grpo_loss(model, None, TOKENIZER, SAMPLES, count_w5, beta=0.0)
+
+
 def test_missing_reference_and_single_generation_are_refused():
     with pytest.raises(ValueError, match="needs a ref_model"):
         grpo_loss(lively_model(), None, TOKENIZER, SAMPLES, count_w5)

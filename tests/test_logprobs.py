@@ -163,6 +163,38 @@ def test_temperature_divides_the_logits(temperature, expected):
     torch.testing.assert_close(got, torch.full((1, 2), expected), rtol=0, atol=1e-4)
 
 
+class Parallel(torch.nn.Module):
+    """Wraps a model as DistributedDataParallel and torch.compile do: forward(*args, **kwargs) of `module`."""
+
+    def __init__(self, model, name):
+        super().__init__()
+        setattr(self, name, model)
+        self.name = name
+
+    def forward(self, *arguments, **named):
+        return getattr(self, self.name)(*arguments, **named)
+
+
+@pytest.mark.parametrize("name", ["module", "_orig_mod"])
+def test_wrapped_models_get_their_position_ids(name):
+    torch.manual_seed(0)
+    model, (ids, mask) = tiny_model("gpt2", initializer_range=0.5).eval(), left_padded_batch()
+    expected = compute_log_probs(model, ids, mask, 3)
+    torch.testing.assert_close(compute_log_probs(Parallel(model, name), ids, mask, 3), expected)
+
+
+def test_temperature_of_bf16_logits_is_applied_in_fp32():
+    logits = torch.randn(2, 3, 11, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_()
+    ids = torch.randint(0, 11, (2, 3))
+    got = selective_log_softmax(logits, ids, temperature=0.7)
+    exact = logits.detach().double().requires_grad_()
+    expected = (exact / 0.7).log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+    torch.testing.assert_close(got.double(), expected, rtol=0, atol=1e-5)
+    got.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(logits.grad.double(), exact.grad, rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -132,6 +132,12 @@ def test_kl_pulls_also_where_all_rewards_are_equal():
     assert math.isclose(new.grad.item(), 0.1 * (1 - math.exp(-0.5)), rel_tol=1e-6)
 
 
+def test_old_and_reference_log_probs_are_constants_even_with_a_graph():
+    new = torch.tensor([[-1.0, -2.0]], requires_grad=True)
+    policy_loss(new, new, new, torch.tensor([1.0]), torch.ones(1, 2), beta=0.1)[0].backward()
+    torch.testing.assert_close(new.grad, torch.full((1, 2), -0.5))
+
+
 def test_loss_gradient_against_finite_differences():
     g = torch.Generator().manual_seed(5)
     new, old, ref = (torch.randn(3, 4, dtype=torch.float64, generator=g) for _ in range(3))

@@ -78,5 +78,29 @@ def test_wilson_interval_against_its_formula():
     z, n, p = 1.959963984540054, 10, 0.8
     centre, half = (p + z * z / (2 * n)) / (1 + z * z / n), z / (1 + z * z / n) * (p * (1 - p) / n + z * z / 400) ** 0.5
     assert (result.low, result.high) == pytest.approx((centre - half, centre + half))
-    with pytest.raises(ValueError, match="samples is empty"):
+    with pytest.raises(ValueError, match="at least one sample"):
         evaluate_accuracy(model, tokenizer, [], always)
+
+
+def test_a_graded_reward_needs_a_threshold():
+    def graded(prompts, completions, answer):
+        return [0.2 * (i % 3) for i in range(len(completions))]
+
+    model, tokenizer = load_tiny_policy()
+    samples = load_addition("test")[:6]
+    with pytest.raises(ValueError, match="say from which on an answer is right"):
+        evaluate_accuracy(model, tokenizer, samples, graded, max_completion_length=2)
+    assert evaluate_accuracy(model, tokenizer, samples, graded, max_completion_length=2, threshold=0.4).correct == 2
+
+
+def test_evaluation_calls_the_reward_as_training_does():
+    seen = []
+
+    def reward(prompts, completions, answer, level):
+        seen.append((completions[0][0]["role"], level))
+        return [1.0] * len(completions)
+
+    model, tokenizer = load_tiny_policy()
+    samples = [{**sample, "level": 3} for sample in load_addition("test")[:2]]
+    assert evaluate_accuracy(model, tokenizer, samples, reward, max_completion_length=2).value == 1.0
+    assert seen == [("assistant", [3, 3])]

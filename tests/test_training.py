@@ -7,9 +7,11 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny_models import CountingTokenizer, tiny_model
+from transformers import OPTConfig, OPTForCausalLM
 
 from grpo_lib.checkpoints import latest_checkpoint
 from grpo_lib.training import GRPORun, GRPOSettings, train_with_grpo
@@ -220,6 +222,8 @@ def test_warnings_name_the_cap_once_and_half_precision():
         ({"learning_rate": -1.0}, "learning_rate must be"),
         ({"temperature": 0.0}, "temperature must be a finite number > 0"),
         ({"loss_type": "ppo"}, "loss_type must be one of"),
+        ({"epsilon": 1.5}, "epsilon must be below 1"),
+        ({"seed": None}, "seed must be an integer"),
         ({"ref_sync_every": 0}, "ref_sync_every must be an integer >= 1, got 0, or None"),
     ],
 )
@@ -229,8 +233,13 @@ def test_settings_out_of_range_are_refused(settings, message):
 
 
 def test_nothing_to_train_is_refused():
-    with pytest.raises(ValueError, match="train_data is empty"):
-        start(data=[])
+    for data in ([], {"prompt": ["w3"], "answer": ["w4"]}):
+        with pytest.raises(ValueError, match="samples must be a list of at least one sample"):
+            start(data=data)
+    with pytest.raises(ValueError, match="sample 12 must be a dict"):
+        start(data=[*DATA, {"question": "w3"}])
+    with pytest.raises(ValueError, match="float16: AdamW's first step"):
+        start(lively_model().half())
     with pytest.raises(ValueError, match="0 trainable parameters"):
         start(lively_model().requires_grad_(False))
 
@@ -310,8 +319,80 @@ def test_reference_missing_from_a_checkpoint_is_said(tmp_path):
     run.save(tmp_path)
     with pytest.raises(FileNotFoundError, match="without a reference"):
         start(beta=0.1).load(latest_checkpoint(tmp_path))
-    with pytest.raises(FileNotFoundError, match="no complete checkpoint"):
+    with pytest.raises(FileNotFoundError, match="no complete checkpoint: state.json is missing"):
         run.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["policy", "reference", "optimizer", "rng", "state"])
+def test_a_damaged_checkpoint_is_named_and_changes_nothing(tmp_path, name):
+    run = start(beta=0.1)
+    next(run)
+    path = run.save(tmp_path)
+    file = next(path.glob(f"{name}.*"))
+    file.write_bytes(file.read_bytes()[:-20])
+    other = start(beta=0.1)
+    before = weights(other.model).clone()
+    with pytest.raises(ValueError, match=f"{name}.*is damaged"):
+        other.load(path)
+    assert torch.equal(weights(other.model), before)
+
+
+def test_a_run_without_reference_takes_up_one_that_had_one(tmp_path):
+    run = start(beta=0.1)
+    take(run, 2)
+    path = run.save(tmp_path)
+    other = start(beta=0.0)
+    other.load(path)
+    assert next(other) == next(run)
+
+
+def test_settings_and_evaluations_of_numpy_and_torch_numbers_can_be_saved(tmp_path):
+    run = start(beta=np.float32(0.1), micro_batch_size=np.int64(4))
+    next(run)
+    run.save(tmp_path)
+    history = []
+    train_with_grpo(
+        lively_model(),
+        TOKENIZER,
+        DATA,
+        1,
+        quiet=True,
+        history=history,
+        evaluate=lambda *_: {"a": np.float32(0.5), "b": torch.tensor(0.25)},
+        eval_every=1,
+        checkpoint_dir=tmp_path / "other",
+        **ARGUMENTS,
+    )
+    assert history[0].evaluation == {"a": 0.5, "b": 0.25}
+
+
+def test_checkpoints_of_another_run_are_not_taken_for_ones_own(tmp_path):
+    train_with_grpo(lively_model(), TOKENIZER, DATA, 2, quiet=True, checkpoint_dir=tmp_path, **ARGUMENTS)
+    with pytest.raises(ValueError, match="step-000002 of another run, ahead of this one at step 0"):
+        train_with_grpo(lively_model(), TOKENIZER, DATA, 1, quiet=True, checkpoint_dir=tmp_path, **ARGUMENTS)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("family", ["gpt2", "opt"])
+def test_checkpointed_activations_are_recomputed_without_dropout(family, reentrant):
+    def dropping():
+        torch.manual_seed(0)
+        if family == "gpt2":
+            return tiny_model("gpt2", initializer_range=0.6, resid_pdrop=0.3, embd_pdrop=0.3, attn_pdrop=0.3)
+        config = OPTConfig(
+            vocab_size=11, hidden_size=8, ffn_dim=16, num_hidden_layers=2, num_attention_heads=2, dropout=0.3,
+            word_embed_proj_dim=8, max_position_embeddings=32, eos_token_id=1, pad_token_id=0, init_std=0.6,
+        )  # fmt: skip
+        return OPTForCausalLM(config)
+
+    plain, saving = start(dropping().eval(), beta=0.1), start(dropping().train(), beta=0.1)
+    saving.model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    if reentrant:
+        saving.model.enable_input_require_grads()
+    a, b = next(plain), next(saving)
+    assert a.kl == pytest.approx(b.kl, abs=1e-6)
+    assert a.grad_norm == pytest.approx(b.grad_norm, rel=1e-4)
+    assert saving.model.training
 
 
 # ---- train_with_grpo
