@@ -53,7 +53,8 @@ _UNIT_LETTERS = set("ghlLmst")  # any other single Latin letter may be an unknow
 _NOT_UNITS = set(
     "k bn mn tens hundred thousand million billion trillion lakh crore dozen half halves quarter quarters third thirds "
     "fourths fifths sixths sevenths eighths ninths tenths hundredths thousandths pi squared cubed factorial below "
-    "above hundreds thousands millions billions dozens plus minus over and or to nor not maybe perhaps approximately".split()
+    "above hundreds thousands millions billions dozens plus minus over and or to nor not maybe perhaps "
+    "approximately".split()
 )
 
 

@@ -63,7 +63,7 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
             else:
                 hidden.append((j, i, shortened(token, room)))
     longest = min(room, max(1, max(len(str(token)) for row in tokens for token in row)))
-    size = int(np.clip(560 / width / longest / 0.6, 8, 13))
+    size = int(np.clip(680 / width / longest / 0.55, 8, 13))
     fig = go.Figure(layout=dict(template=TEMPLATE))
     fig.add_heatmap(
         z=rounded(z),
