@@ -369,4 +369,4 @@ def test_without_a_front_end_a_notebook_runs_it():
 )
 def test_a_setting_that_no_control_can_show_is_refused_not_moved(setting, message):
     with pytest.raises(ValueError, match=message):
-        BanditExplorer(**setting)
+        widgets.BanditExplorer(**setting)
