@@ -8,7 +8,8 @@ a run ends.
 import numpy as np
 
 from grpo_lib._arguments import check_choice, check_count, check_number, check_vector, check_vocab, word_rewards
-from grpo_lib.bandit_step import BanditStep, ascend, clip_bounds, surrogate_gradient
+from grpo_lib.bandit_step import BanditStep, ascend, surrogate_gradient
+from grpo_lib.clipping import clip_bounds
 from grpo_lib.resting_points import RestingPoint, critical_beta, resting_point
 from grpo_lib.softmax_policy import (
     bandit_advantages,
@@ -69,6 +70,7 @@ class BanditGRPO:
             a word), or K numbers.
         updates_per_rollout: gradient steps taken on the same samples; from the second on ratio and clip act.
         clip: epsilon, a pair (low, high), or None; inert with one update per rollout, where every ratio is 1.
+        sample_seed: an integer, for samples from a stream of their own: the same start, other luck.
     Raises:
         ValueError: on a bad argument.
 
@@ -92,6 +94,7 @@ class BanditGRPO:
         reward=None,
         updates_per_rollout=1,
         clip=0.2,
+        sample_seed=None,
     ):
         self.vocab = check_vocab(vocab)
         self.beta, self.epsilon, self.learning_rate = beta, epsilon, learning_rate
@@ -100,6 +103,8 @@ class BanditGRPO:
         self.rewards = word_rewards(self.vocab, reward)
         self._rng = np.random.RandomState(seed)
         self.theta = self._rng.randn(len(self.vocab))
+        if sample_seed is not None:
+            self._rng = np.random.RandomState(sample_seed)
         self._checked = None
         self._check_settings()
         self._ref_log_probs = log_softmax(self.theta)

@@ -1,4 +1,4 @@
-"""The bandit's two figures: a whole run in three panels, and one GRPO step taken apart."""
+"""The bandit's figures: a whole run in three panels, two runs side by side, and one GRPO step taken apart."""
 
 import numpy as np
 
@@ -31,11 +31,10 @@ def bandit_figure(
     )
     steps = list(range(len(probs)))
     fig = subplots(2, 2, x=0.13, specs=[[dict(rowspan=2), {}], [None, {}]], column_widths=[0.56, 0.44])
-    _words_panel(fig, vocab, probs, rests)
-    grey, blue, orange = dict(color=TEXT, width=1.5), dict(color=colour(5)), dict(color=colour(4), dash="6px 3px")
+    _words_panel(fig, vocab, probs, rests, [_resting_name(word, k, rests) for k, word in enumerate(vocab)])
+    grey = dict(color=TEXT, width=1.5)
     fig.add_scatter(x=steps[:-1], y=rounded(rewards), name="mean reward", line=grey, showlegend=False, row=1, col=2)
-    fig.add_scatter(x=steps[1:], y=positive(kl_step), name="KL of one step", line=orange, row=2, col=2)
-    fig.add_scatter(x=steps, y=positive(kl_ref), name="KL to reference", line=blue, row=2, col=2)
+    _kl_panel(fig, kl_step, kl_ref)
     fig.update_traces(mode="lines")
     fig.update_xaxes(title_text="iteration")
     fig.update_xaxes(nticks=4, col=2)  # the same grid lines in both, though only the lower one is labelled
@@ -51,20 +50,71 @@ def bandit_figure(
     return finish(fig, height=330, alt=alt, title=title)
 
 
-def _words_panel(fig, vocab, probs, rests):
-    """One curve a word, then one dotted line a word and resting point."""
+def compare_figure(vocab, run_a, run_b, *, title=None):
+    """Draw two runs of the bandit side by side on the same axes: word probabilities above, the two KLs below.
+
+    Args:
+        vocab: K words.
+        run_a, run_b: for the left and the right, the arguments of `bandit_figure` after vocab, as a tuple:
+            (prob_history, reward_history, kl_step_history, kl_ref_history, resting_points). Rewards are not drawn.
+    Returns:
+        `go.Figure`; traces: A's, then B's: K words, the dotted lines, "KL of one step", "KL to reference".
+    Raises:
+        ValueError: as in `bandit_figure`.
+
+    >>> run = [[0.5, 0.5], [0.6, 0.4]], [0.5], [0.02], [0.0, 0.02], None
+    >>> [trace.name for trace in compare_figure(["ant", "cat"], run, run).data[:4]]
+    ['ant', 'cat', 'KL of one step', 'KL to reference']
+    """
+    fig = subplots(2, 2, x=0.06, y=0.1, shared_yaxes="rows", shared_xaxes="all", row_heights=[0.6, 0.4])
+    ends, kls = [], []
+    for col, run in enumerate((run_a, run_b), start=1):
+        probs, _, kl_step, kl_ref, rests = _checked_run(vocab, *run)
+        _words_panel(fig, vocab, probs, rests, vocab, col=col)
+        _kl_panel(fig, kl_step, kl_ref, col=col)
+        fig.update_xaxes(title_text=f"iteration ({'AB'[col - 1]})", row=2, col=col)
+        ends.append(probs[-1])
+        kls += [*kl_step, *kl_ref]
+    fig.update_traces(mode="lines")
+    fig.for_each_trace(lambda trace: trace.update(legendgroup=trace.name.removesuffix(" at rest")))
+    fig.update_yaxes(range=[-0.02, 1.02], row=1)
+    fig.update_yaxes(title_text="probability of each word", row=1, col=1)
+    kls = np.log10([kl for kl in kls if kl > 0] or [1])  # matched log axes do not find their range by themselves
+    kl_range = [max(kls.min(), kls.max() - 8) - 0.1, kls.max() + 0.1]
+    fig.update_yaxes(type="log", range=kl_range, exponentformat="power", nticks=5, row=2)
+    fig.update_yaxes(title_text="KL (nats, log)", row=2, col=1)
+    best = int(np.argmax(ends[0]))
+    alt = f"Two runs side by side: the probability of {vocab[best]} ends at {ends[0][best]:.2f} in A"
+    fig.update_layout(title_font_size=13)
+    return finish(fig, height=390, alt=f"{alt} and at {ends[1][best]:.2f} in B.", title=title)
+
+
+def _resting_name(word, k, rests):
+    rest = " or ".join(f"{p[k]:.3f}" for p in rests)
+    return f"{word} (rests at {rest})" if rest else str(word)
+
+
+def _words_panel(fig, vocab, probs, rests, names, col=1):
+    """One curve a word, then one dotted line a word and resting point; the legend is that of column 1."""
     steps = list(range(len(probs)))
-    for k, word in enumerate(vocab):
-        rest = " or ".join(f"{p[k]:.3f}" for p in rests)
-        name = f"{word} (rests at {rest})" if rest else str(word)
-        fig.add_scatter(x=steps, y=rounded(probs[:, k]), name=name, line=line_style(k), row=1, col=1)
+    place = dict(row=1, col=col)
+    for k, name in enumerate(names):
+        fig.add_scatter(x=steps, y=rounded(probs[:, k]), name=name, line=line_style(k), showlegend=col == 1, **place)
     for point in rests:
         for k, word in enumerate(vocab):
             dotted = dict(color=colour(k), dash="dot", width=1.5)
             tip = f"{word} at rest"
             fig.add_scatter(
-                x=[0, steps[-1]], y=rounded(point[[k, k]]), name=tip, line=dotted, showlegend=False, row=1, col=1
+                x=[0, steps[-1]], y=rounded(point[[k, k]]), name=tip, line=dotted, showlegend=False, **place
             )
+
+
+def _kl_panel(fig, kl_step, kl_ref, col=None):
+    """Both KLs, in the lower right panel, or in a column of two runs."""
+    blue, orange = dict(color=colour(5)), dict(color=colour(4), dash="6px 3px")
+    steps, place = list(range(len(kl_ref))), dict(row=2, col=col or 2, showlegend=col != 2)
+    fig.add_scatter(x=steps[1:], y=positive(kl_step), name="KL of one step", line=orange, **place)
+    fig.add_scatter(x=steps, y=positive(kl_ref), name="KL to reference", line=blue, **place)
 
 
 def _checked_run(vocab, prob_history, reward_history, kl_step_history, kl_ref_history, resting_points):

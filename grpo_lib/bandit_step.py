@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_lib._arguments import check_number
+from grpo_lib.clipping import clip_bounds, surrogate_value
 from grpo_lib.softmax_policy import log_probs_kl_gradient, log_softmax
 
 
@@ -47,17 +47,6 @@ class BanditStep:
         return "\n".join(lines)
 
 
-def clip_bounds(clip):
-    if clip is None:
-        return 0.0, np.inf
-    low, high = clip if isinstance(clip, (tuple, list)) and len(clip) == 2 else (clip, clip)
-    rule = ". clip is None, one number epsilon, or a pair (low, high)"
-    low, high = (check_number("clip", bound, 0, inclusive=False, why=rule) for bound in (low, high))
-    if low >= 1:
-        raise ValueError(f"clip's lower epsilon must be below 1, got {low!r}: ratios are positive{rule}")
-    return 1 - low, 1 + high
-
-
 def surrogate_gradient(log_probs, old_log_probs, samples, advantages, clip=0.2):
     """Exact gradient in theta of the clipped surrogate, summed over samples.
 
@@ -86,7 +75,9 @@ def surrogate_gradient(log_probs, old_log_probs, samples, advantages, clip=0.2):
     low, high = clip_bounds(clip)
     log_probs, advantages = np.asarray(log_probs), np.asarray(advantages)
     ratio = np.exp(log_probs - old_log_probs)[samples]  # (G,)
-    clipped = ((advantages > 0) & (ratio > high)) | ((advantages < 0) & (ratio < low))  # (G,)
+    if advantages.shape != ratio.shape:
+        raise ValueError(f"need one advantage a sample, got {advantages.shape} for {ratio.shape} samples")
+    _, clipped = surrogate_value(ratio, advantages, low, high)  # (G,)
     return _policy_gradient(log_probs, samples, np.where(clipped, 0.0, ratio * advantages)), clipped.mean()
 
 

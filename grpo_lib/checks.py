@@ -11,12 +11,21 @@ from grpo_lib.bandit_checks import (
     check_bandit_push,
     check_centred_rewards,
     check_kl_divergence,
+    check_leave_one_out,
+    check_resting_point,
+    check_zero_variance_probability,
     check_zero_variance_share,
+)
+from grpo_lib.loss_checks import (
+    check_clip_fraction,
+    check_clipped_surrogate,
+    check_k3,
+    check_k3_gradient,
+    check_ratio_and_k3,
 )
 from grpo_lib.token_checks import (
     check_completion_mask,
     check_group_advantages,
-    check_k3,
     check_loss_mask,
     check_token_log_probs,
 )
@@ -25,11 +34,18 @@ __all__ = [
     "check_bandit_advantages",
     "check_bandit_push",
     "check_centred_rewards",
+    "check_clip_fraction",
+    "check_clipped_surrogate",
     "check_completion_mask",
     "check_group_advantages",
     "check_k3",
+    "check_k3_gradient",
     "check_kl_divergence",
+    "check_leave_one_out",
     "check_loss_mask",
+    "check_ratio_and_k3",
+    "check_resting_point",
     "check_token_log_probs",
+    "check_zero_variance_probability",
     "check_zero_variance_share",
 ]

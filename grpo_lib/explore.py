@@ -5,9 +5,10 @@ from html import escape
 
 import numpy as np
 
-from grpo_lib.bandit import BanditGRPO, resting_point
+from grpo_lib.bandit import BanditGRPO
+from grpo_lib.bandit_runs import describe, resting_points_of, resting_text, setting_texts
 from grpo_lib.plot_style import colour
-from grpo_lib.plots import bandit_figure, bandit_step_figure
+from grpo_lib.plots import bandit_figure, bandit_step_figure, compare_figure
 
 
 def explore_bandit(
@@ -57,6 +58,34 @@ def explore_bandit_step(
     return explore_step(settings, num_samples, iteration).figure
 
 
+def compare_bandits(settings_a, settings_b, **shared):
+    """Train two bandits that differ in some settings and draw them side by side, on the same axes.
+
+    Args:
+        settings_a, settings_b: dicts of arguments of `explore_bandit`, for the left and for the right.
+        shared: arguments of both.
+    Returns:
+        `go.Figure` of `compare_figure`; the title says what differs, and where each run rests.
+    Raises:
+        ValueError: on a bad setting.
+
+    >>> figure = compare_bandits(dict(normalise=True), dict(normalise=False), beta=1.0, num_iterations=3)
+    >>> print(figure.layout.title.text.replace("<br>", chr(10)))
+    A and B: beta 1, learning rate 0.01, 20 samples
+    A: standardised
+    dotted: the exact resting point, P(ant) = 0.624
+    B: not standardised
+    dotted: the exact resting point, P(ant) = 0.366
+    """
+    return explore_both(*(_split(**{**shared, **settings}) for settings in (settings_a, settings_b))).figure
+
+
+def _split(*, beta=0.5, learning_rate=0.01, normalise=True, num_samples=20, num_iterations=50, seed=42, **options):
+    """The arguments of `explore_bandit` as those of `explore_run`."""
+    settings = dict(beta=beta, learning_rate=learning_rate, normalise=normalise, seed=seed, **options)
+    return settings, num_samples, num_iterations
+
+
 @dataclass(frozen=True, eq=False)
 class Exploration:
     """What one set of settings led to.
@@ -74,19 +103,34 @@ class Exploration:
 
 def explore_run(settings, num_samples, num_iterations):
     """Train and draw a whole run. `settings` are keyword arguments of `BanditGRPO`; returns an `Exploration`."""
+    run, histories, rest = _trained(settings, num_samples, num_iterations)
+    *histories, points = histories
+    title = f"{describe(run, num_samples)}<br>{rest}"
+    return Exploration(bandit_figure(run.vocab, *histories, resting_points=points, title=title), run)
+
+
+def explore_both(first, second):
+    """Train and draw two runs side by side, each given as the arguments of `explore_run`; `run` is the second."""
+    runs, drawn, rests = zip(*[_trained(*arguments) for arguments in (first, second)], strict=True)
+    texts = [
+        setting_texts(run, n, settings["seed"]) for run, (settings, n, _) in zip(runs, (first, second), strict=True)
+    ]
+    same = [text for name, (text, said) in texts[0].items() if said and texts[1][name][0] == text]
+    lines = [f"A and B: {', '.join(same)}"] if same else []
+    for name, mine, other, rest in zip("AB", texts, texts[::-1], rests, strict=True):
+        own = [text for setting, (text, _) in mine.items() if other[setting][0] != text]
+        lines += [f"{name}: {', '.join(own) or 'the same settings'}", rest]
+    return Exploration(compare_figure(runs[0].vocab, *drawn, title="<br>".join(lines)), runs[1])
+
+
+def _trained(settings, num_samples, num_iterations):
+    """A trained run, what `bandit_figure` draws of it, and one line about where it rests."""
     run = BanditGRPO(**settings)
     run.train(num_iterations, num_samples)
     points = resting_points_of(run, num_samples)
-    figure = bandit_figure(
-        run.vocab,
-        run.prob_history,
-        run.reward_history,
-        run.kl_div_history,
-        run.kl_ref_history,
-        resting_points=[point.probs for point in points or () if point.stable],
-        title=f"{describe(run, num_samples)}<br>{resting_text(run, points)}",
-    )
-    return Exploration(figure, run)
+    stable = [point.probs for point in points or () if point.stable]
+    histories = run.prob_history, run.reward_history, run.kl_div_history, run.kl_ref_history, stable
+    return run, histories, resting_text(run, points)
 
 
 def explore_step(settings, num_samples, iteration):
@@ -95,6 +139,7 @@ def explore_step(settings, num_samples, iteration):
     if iteration > 1:
         run.train(iteration - 1, num_samples)
     step = run.step(num_samples)
+    clipped = f"<br>clipped: {step.clip_fraction:.0%} of the samples" if run.updates_per_rollout > 1 else ""
     figure = bandit_step_figure(
         run.vocab,
         step.samples,
@@ -104,53 +149,9 @@ def explore_step(settings, num_samples, iteration):
         step.pull,
         step.probs_before,
         step.probs_after,
-        title=f"Iteration {step.iteration}: {describe(run, num_samples)}",
+        title=f"Iteration {step.iteration}: {describe(run, num_samples)}{clipped}",
     )
     return Exploration(figure, run, step_table(run, step))
-
-
-def describe(run, num_samples):
-    """The settings of a run in one line."""
-    scale = "standardised" if run.normalise else "not standardised"
-    return f"beta {run.beta:g}, learning rate {run.learning_rate:.3g}, {num_samples} samples, {scale}"
-
-
-def resting_points_of(run, num_samples):
-    """`resting_point` for the settings of a run; None where it does not hold (several updates on one group)."""
-    if run.updates_per_rollout != 1 or (run.normalise and len(set(run.rewards)) > 2):
-        return None
-    return resting_point(
-        run.ref_probs,
-        run.rewards,
-        run.beta,
-        num_samples=num_samples,
-        normalise=run.normalise,
-        baseline=run.baseline,
-        kl_direction=run.kl_direction,
-        eps=run.epsilon,
-    )
-
-
-def resting_text(run, points):
-    """One line that says where a run with these resting points comes to rest."""
-    best = run.rewards == run.rewards.max()
-    words = " + ".join(str(word) for word, good in zip(run.vocab, best, strict=True) if good)
-    if points is None:
-        return "no exact resting point is known for these settings"
-    if not points:
-        why = "beta 0 pulls nothing back" if run.beta == 0 else "the push outweighs the pull"
-        return f"no resting point: {why}, the run goes to the corner P({words}) = 1"
-    places = [f"P({words}) = {_close_to_one(point.probs[~best].sum())}" for point in points if point.stable]
-    text = "dotted: the exact resting point, " + " or ".join(places)
-    edges = [f"{point.probs[best].sum():.3f}" for point in points if not point.stable]
-    if edges:
-        text += f"; above {edges[-1]} the corner wins" if not points[-1].stable else f"; the watershed is {edges[-1]}"
-    return text
-
-
-def _close_to_one(rest):
-    """1 - rest, in digits that tell it from 1."""
-    return f"{1 - rest:.3f}" if rest >= 0.0005 else f"1 − {rest:.0e}, next to the corner"
 
 
 def step_table(run, step):

@@ -9,10 +9,10 @@ and then over completions.
 import torch
 
 from grpo_lib._arguments import check_number
+from grpo_lib.clipping import surrogate_value
+from grpo_lib.kl_estimators import KL_ESTIMATORS, kl_from_log_ratio
 
 __all__ = ["KL_ESTIMATORS", "clipped_surrogate", "kl_estimate", "masked_mean", "policy_loss"]
-
-KL_ESTIMATORS = ("k1", "k2", "k3")
 
 
 def kl_estimate(log_probs, ref_log_probs, kind="k3"):
@@ -36,14 +36,7 @@ def kl_estimate(log_probs, ref_log_probs, kind="k3"):
     tensor([0.1065])
     """
     _check_shapes(log_probs=log_probs, ref_log_probs=ref_log_probs)
-    d = ref_log_probs - log_probs
-    if kind == "k1":
-        return -d
-    if kind == "k2":
-        return d.square() / 2
-    if kind == "k3":
-        return d.expm1() - d  # expm1: no cancellation near 0
-    raise ValueError(f"kind must be one of {KL_ESTIMATORS}, got {kind!r}")
+    return kl_from_log_ratio(ref_log_probs - log_probs, kind)
 
 
 def clipped_surrogate(log_probs, old_log_probs, advantages, epsilon=0.2, epsilon_high=None):
@@ -77,9 +70,7 @@ def clipped_surrogate(log_probs, old_log_probs, advantages, epsilon=0.2, epsilon
     _check_shapes(log_probs=log_probs, old_log_probs=old_log_probs)
     advantages = _per_token(advantages, log_probs)
     ratio = (log_probs - old_log_probs).exp()
-    free = ratio * advantages
-    bound = ratio.clamp(1 - epsilon, 1 + epsilon_high) * advantages
-    return torch.minimum(free, bound), (bound < free).detach()
+    return surrogate_value(ratio, advantages, 1 - epsilon, 1 + epsilon_high)
 
 
 def masked_mean(values, mask, dim=None):

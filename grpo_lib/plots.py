@@ -10,8 +10,11 @@ from math import ceil
 
 import numpy as np
 
-from grpo_lib.bandit_plots import bandit_figure, bandit_step_figure
+from grpo_lib.bandit_plots import bandit_figure, bandit_step_figure, compare_figure
+from grpo_lib.clip_plots import clip_figure, updates_figure
+from grpo_lib.kl_plots import kl_curves_figure, kl_gradient_figure, kl_trace_figure, kl_value_figure
 from grpo_lib.plot_style import alt_text, colour, finish, line_style, rounded, subplots
+from grpo_lib.rest_plots import band_figure, resting_point_figure, silent_groups_figure
 from grpo_lib.sweep_plots import sweep_figure
 from grpo_lib.token_plots import token_heatmap
 
@@ -19,11 +22,21 @@ __all__ = [
     "AXIS_TITLES",
     "TRAINING_COLUMNS",
     "alt_text",
+    "band_figure",
     "bandit_figure",
     "bandit_step_figure",
+    "clip_figure",
+    "compare_figure",
+    "kl_curves_figure",
+    "kl_gradient_figure",
+    "kl_trace_figure",
+    "kl_value_figure",
+    "resting_point_figure",
+    "silent_groups_figure",
     "sweep_figure",
     "token_heatmap",
     "training_curves",
+    "updates_figure",
 ]
 
 AXIS_TITLES = {

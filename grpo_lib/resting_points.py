@@ -88,7 +88,7 @@ def resting_point(
     shrink = 1.0 if num_samples is None else (num_samples - 1) / num_samples
     if not normalise:
         scale = shrink if baseline == "mean" else 1.0
-        solve = _plain_reverse if kl_direction == "reverse" else _plain_forward
+        solve = plain_reverse if kl_direction == "reverse" else _plain_forward
         return [RestingPoint(solve(ref, scale * rewards, beta), True)]
     scale = 1.0 if baseline == "mean" else 1 / shrink
     return _standardised(ref, rewards, beta / scale, num_samples, kl_direction, eps)
@@ -132,7 +132,8 @@ def _check_bandit(ref_probs, rewards):
     return ref, rewards
 
 
-def _plain_reverse(ref, rewards, beta):
+def plain_reverse(ref, rewards, beta):
+    """`resting_point` without the division, reverse KL, without the checks: pi_k ∝ ref_k exp(r_k / beta)."""
     return softmax(np.log(ref) + (rewards - rewards.max()) / beta)
 
 

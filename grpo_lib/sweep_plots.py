@@ -3,10 +3,10 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from grpo_lib.plot_style import TEMPLATE, colour, finish, line_style, rounded
+from grpo_lib.plot_style import TEMPLATE, TEXT, checked, colour, finish, line_style, rounded
 
 
-def sweep_figure(x, y_by_seed, *, x_title, y_title, log_x=False, title=None):
+def sweep_figure(x, y_by_seed, *, x_title, y_title, log_x=False, exact=None, title=None):
     """Draw a result against a swept setting: one dot a seed, a line through the means.
 
     Args:
@@ -15,6 +15,7 @@ def sweep_figure(x, y_by_seed, *, x_title, y_title, log_x=False, title=None):
             several sweeps in one picture.
         x_title, y_title: axis titles, with units.
         log_x: whether x is drawn on a log axis; needs numbers above 0.
+        exact: a number, or S numbers, that the results should come to; drawn dotted.
     Raises:
         ValueError: if the rows are not one a setting, a row is empty or not finite, or log_x meets a value <= 0.
 
@@ -40,6 +41,9 @@ def sweep_figure(x, y_by_seed, *, x_title, y_title, log_x=False, title=None):
         seed_name, mean_name = (f"{name}, one seed", f"{name}, mean") if name else ("one seed", "mean")
         fig.add_scatter(x=dots_x, y=rounded(dots_y), mode="markers", name=seed_name, marker=marker)
         fig.add_scatter(x=x, y=rounded([row.mean() for row in rows]), mode="lines", name=mean_name, line=line_style(s))
+    if exact is not None:
+        exact = checked("exact", np.broadcast_to(exact, len(x)) if np.ndim(exact) == 0 else exact, (len(x),))
+        fig.add_scatter(x=x, y=rounded(exact), mode="lines", name="exact", line=dict(color=TEXT, dash="dot", width=1.5))
     fig.update_xaxes(title_text=x_title, type="log" if log_x else "linear" if numeric else "category")
     if numeric and len(x) <= 10:
         fig.update_xaxes(tickvals=x, ticktext=[f"{v:g}" for v in x])

@@ -1,4 +1,4 @@
-"""Exercise checks on tensors: group advantages, k3, masks, token log-probs. Only a call loads torch."""
+"""Exercise checks on tensors: group advantages, masks, token log-probs. Only a call loads torch."""
 
 from grpo_lib.bandit_checks import REWARDS
 from grpo_lib.verdicts import judge
@@ -6,7 +6,6 @@ from grpo_lib.verdicts import judge
 __all__ = [
     "check_completion_mask",
     "check_group_advantages",
-    "check_k3",
     "check_loss_mask",
     "check_token_log_probs",
 ]
@@ -36,29 +35,6 @@ def check_group_advantages(attempt):
     }
     reference = lambda r: group_advantages(r, len(r))  # noqa: E731
     return judge("group advantages", attempt, reference, cases, slips, praise="As in the library.", rtol=1e-3)
-
-
-def check_k3(attempt):
-    """Check `f(log_probs, ref_log_probs)`: k3 = exp(d) - d - 1 with d = ref_log_probs - log_probs.
-
-    >>> check_k3(lambda new, ref: (new - ref).exp() - (new - ref) - 1).slip
-    'sign of d'
-    """
-    import torch
-
-    from grpo_lib.losses import kl_estimate
-
-    cases = [(torch.tensor([-1.0, -2.0, -0.3]), torch.tensor([-1.5, -0.5, -0.3]))]
-    slips = {
-        "sign of d": (
-            lambda new, ref: kl_estimate(ref, new),
-            "d is turned: take log π_ref - log π. Near 0 both look alike; further out they do not.",
-        ),
-        "k1": (lambda new, ref: new - ref, "This is k1: right on average, but it can be negative."),
-        "k2": (lambda new, ref: (new - ref).square() / 2, "This is k2: never negative, but biased."),
-        "no -1": (lambda new, ref: kl_estimate(new, ref) + 1, "At equal log-probs k3 must be 0: the -1 is missing."),
-    }
-    return judge("k3", attempt, kl_estimate, cases, slips, praise="Never negative, and 0 only where both agree.")
 
 
 def check_completion_mask(attempt):

@@ -1,7 +1,7 @@
 """Sliders over the plain functions of `explore`: the bandit explorer.
 
 Only ipywidgets' own classes, as versions 7.7 and 8 both have them. Every lesson also works without a front end, by
-calling `explore_bandit` and `explore_bandit_step`.
+calling `explore_bandit`, `explore_bandit_step` and `compare_bandits`.
 """
 
 import asyncio
@@ -13,16 +13,28 @@ from html import escape
 import ipywidgets as widgets
 from IPython.display import HTML, clear_output, display
 
-from grpo_lib.explore import explore_bandit, explore_bandit_step, explore_run, explore_step
+from grpo_lib.controls import (
+    NO_CLIP,
+    action_buttons,
+    arrange,
+    check_on_controls,
+    compare_toggle,
+    run_controls,
+    setting_controls,
+)
+from grpo_lib.explore import (
+    compare_bandits,
+    explore_bandit,
+    explore_bandit_step,
+    explore_both,
+    explore_run,
+    explore_step,
+)
 from grpo_lib.plot_style import alt_text
 
-__all__ = ["BanditExplorer", "explore_bandit", "explore_bandit_step", "show_figure"]
+__all__ = ["BanditExplorer", "compare_bandits", "explore_bandit", "explore_bandit_step", "show_figure"]
 
 QUIET = 0.06  # seconds in which further slider events are gathered into one redraw
-KEYS = (
-    '<div style="opacity:.75;font-size:11px;line-height:1.4">Keyboard: Tab to a slider, then Shift+← →, PageUp, '
-    "PageDown, Home or End, or type into the number beside it. Plain ← → work in JupyterLab, not in Notebook 7.</div>"
-)
 
 
 def show_figure(out, figure):
@@ -43,20 +55,24 @@ def show_figure(out, figure):
 
 
 class BanditExplorer:
-    """Sliders for beta, learning rate and group size over the bandit; one step at a time, or a whole run.
+    """Controls for every setting of the bandit; one step at a time, a whole run, or two settings side by side.
 
     Put it on a cell's last line, or call `show()`. Moving a slider trains anew from the same seed and redraws what is
-    in sight: the run, or the iteration that *One step* has reached.
+    in sight: the run, or the iteration that *One step* has reached. *Compare* keeps the present settings as A and draws
+    the ones to come beside them as B; pressed again, it forgets A.
 
     Attributes:
-        beta, learning_rate, num_samples, normalise, num_iterations, seed: the controls; set their `.value` from code.
+        beta, learning_rate, num_samples, updates_per_rollout, normalise, baseline, kl_direction, clip, num_iterations,
+            seed: the controls; set their `.value` from code (of clip: a number, a pair or "none", out of its menu).
+        compare: the toggle of *Compare*.
         figure: the figure of the present settings.
-        run: its trained `BanditGRPO`.
+        run: their trained `BanditGRPO`.
         error: the exception of the last redraw, or None; it also stands in red under the controls.
 
     Args:
-        beta, learning_rate, num_samples, normalise, num_iterations, seed: where the controls start.
-        options: further settings of `BanditGRPO`, without a control: vocab, baseline, kl_direction, reward, ...
+        beta, learning_rate, num_samples, normalise, num_iterations, seed, updates_per_rollout, baseline, kl_direction,
+            clip: where the controls start.
+        options: further settings of `BanditGRPO`, without a control: vocab, reward, sample_seed.
 
     >>> explorer = BanditExplorer(num_iterations=5)
     >>> explorer.beta.value = 2.0
@@ -73,64 +89,42 @@ class BanditExplorer:
         *,
         num_iterations=50,
         seed=42,
+        updates_per_rollout=1,
+        baseline="mean",
+        kl_direction="reverse",
+        clip=0.2,
         **options,
     ):
         self._options, self._loop, self._pending, self._held = options, None, False, False
-        self._step, self._shown, self.error = 0, None, None  # step 0: the whole run is in sight
-        self._make_controls(beta, learning_rate, num_samples, normalise, num_iterations, seed)
-        self._start = {name: control.value for name, control in self._controls.items()}
-        self.message, self.table, self.out = widgets.HTML(), widgets.HTML(), widgets.Output()
-        self.out.layout.min_height = "395px"  # so that the page does not jump between two figures
-        self.box = self._arrange()
-        self._stale = True
-
-    def _make_controls(self, beta, learning_rate, num_samples, normalise, num_iterations, seed):
-        def look(**more):
-            return dict(style={"description_width": "100px"}, layout={"width": "360px"}, **more)
-
-        slow = dict(continuous_update=False)  # redraw when the handle is let go
-        self._controls = dict(
-            beta=widgets.FloatSlider(beta, min=0, max=5, step=0.05, description="beta", **slow, **look()),
-            learning_rate=widgets.FloatLogSlider(
-                learning_rate,
-                min=-4,
-                max=0,
-                step=0.1,
-                readout_format=".3g",
-                description="learning rate",
-                **slow,
-                **look(),
-            ),
-            num_samples=widgets.IntSlider(num_samples, min=2, max=100, description="group size", **slow, **look()),
-            normalise=widgets.Checkbox(normalise, description="divide advantages by std", indent=False),
-            num_iterations=widgets.BoundedIntText(num_iterations, min=1, max=2000, description="iterations"),
-            seed=widgets.BoundedIntText(seed, min=0, max=2**31 - 1, description="seed"),
+        self._step, self._shown, self._kept, self.error = 0, None, None, None  # step 0: the whole run is in sight
+        settings = setting_controls(
+            beta=beta,
+            learning_rate=learning_rate,
+            num_samples=num_samples,
+            updates_per_rollout=updates_per_rollout,
+            normalise=normalise,
+            baseline=baseline,
+            kl_direction=kl_direction,
+            clip=clip,
         )
+        others = run_controls(num_iterations=num_iterations, seed=seed)
+        self._controls, self.compare = {**settings, **others}, compare_toggle()
+        check_on_controls(
+            self._controls,
+            dict(beta=beta, learning_rate=learning_rate, num_samples=num_samples, num_iterations=num_iterations)
+            | dict(updates_per_rollout=updates_per_rollout, seed=seed),
+        )
+        self._start = {name: control.value for name, control in self._controls.items()}
         for name, control in self._controls.items():
             setattr(self, name, control)
             control.observe(self._changed, "value")
-        for control in (self.num_iterations, self.seed):
-            control.layout.width, control.style.description_width = "170px", "70px"
-
-    def _arrange(self):
-        buttons = [
-            widgets.Button(
-                description="One step", icon="step-forward", tooltip="Take one iteration and look inside it"
-            ),
-            widgets.Button(description="Run", icon="play", button_style="primary", tooltip="Draw the whole run"),
-            widgets.Button(description="Reset", icon="undo", tooltip="Back to the first settings"),
-        ]
-        for button, action in zip(buttons, (self.one_step, self.whole_run, self.reset), strict=True):
-            button.layout.width = "110px"
-            button.on_click(lambda _, action=action: action())
-        wrap = {"flex_flow": "row wrap", "align_items": "center"}
-        left = widgets.VBox([self.beta, self.learning_rate, self.num_samples])
-        right = widgets.VBox(
-            [self.normalise, widgets.HBox([self.num_iterations, self.seed]), widgets.HBox(buttons)],
-            layout={"margin": "0 0 0 16px"},
-        )
-        controls = widgets.HBox([left, right], layout=wrap)
-        return widgets.VBox([controls, widgets.HTML(KEYS), self.message, self.out, self.table])
+        self.compare.observe(self._keep, "value")
+        one_step, run, reset = action_buttons(self.one_step, self.whole_run, self.reset)
+        self.message, self.table, self.out = widgets.HTML(), widgets.HTML(), widgets.Output()
+        self.out.layout.min_height = "395px"  # so that the page does not jump between two figures
+        controls = arrange(settings, others, [one_step, run, self.compare, reset])
+        self.box = widgets.VBox([*controls.children, self.message, self.out, self.table])
+        self._stale = True
 
     def show(self):
         """Display the explorer. Shown again, it is a second view of the same controls."""
@@ -138,8 +132,12 @@ class BanditExplorer:
             self._loop = None if "google.colab" in sys.modules else asyncio.get_running_loop()
         except RuntimeError:
             self._loop = None
-        display(self.box)
-        self._redraw()
+        if "google.colab" in sys.modules:  # there an Output captures only what is shown after it
+            display(self.box)
+            self._redraw()
+        else:  # the figure is in its Output before a front end draws that
+            self._redraw()
+            display(self.box)
 
     _ipython_display_ = show
 
@@ -161,9 +159,14 @@ class BanditExplorer:
         self._step = 0
         self._changed()
 
+    def _keep(self, change):
+        """Keep the present settings as A, or forget them, and show whole runs."""
+        self._kept = self._arguments() if change["new"] else None
+        self.whole_run()
+
     def reset(self):
-        """Put every control back to where it started and show the whole run."""
-        self._step, self._held = 0, True
+        """Put every control back to where it started, forget A, and show the whole run."""
+        self._step, self._held, self.compare.value = 0, True, False
         for name, value in self._start.items():
             self._controls[name].value = value
         self._held = False
@@ -200,10 +203,17 @@ class BanditExplorer:
             name = f"{type(error).__name__}: {error}"
             self.message.value = f'<div role="alert" style="color:#d32f2f"><b>{escape(name)}</b>{trace}</div>'
 
-    def _explore(self):
+    def _arguments(self):
+        """The present settings as the arguments of `explore_run`."""
         value = {name: control.value for name, control in self._controls.items()}
         num_samples, num_iterations = value.pop("num_samples"), value.pop("num_iterations")
-        settings = {**value, **self._options}
+        value["clip"] = None if value["clip"] == NO_CLIP else value["clip"]
+        return {**value, **self._options}, num_samples, num_iterations
+
+    def _explore(self):
+        settings, num_samples, num_iterations = self._arguments()
         if self._step:
             return explore_step(settings, num_samples, self._step)
+        if self._kept:
+            return explore_both(self._kept, (settings, num_samples, num_iterations))
         return explore_run(settings, num_samples, num_iterations)

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 import grpo_lib
-from grpo_lib.explore import explore_bandit, explore_bandit_step
+from grpo_lib.explore import compare_bandits, explore_bandit, explore_bandit_step
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install 'grpo_lib[dev]')")
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed (pip install 'grpo_lib[dev]')")
@@ -126,6 +126,10 @@ def _handle(page, description):
     return row.locator(".noUi-handle"), row.locator(".noUi-base")
 
 
+def _menu(page, description):
+    return page.locator(".widget-dropdown", has=page.locator("label", has_text=description)).locator("select")
+
+
 def _drag(page, description, fraction):
     handle, base = _handle(page, description)
     handle.scroll_into_view_if_needed()
@@ -173,6 +177,21 @@ def test_sliders_change_the_curves(browser, address, front, tmp_path):
     page.screenshot(path=tmp_path / "step.png")
     page.click("button:has-text('Run')")
     _wait_for(page, explore_bandit(beta, rate), "run")
+
+    _menu(page, "baseline").select_option(label="mean of the others")
+    present = dict(beta=beta, learning_rate=rate, baseline="loo")
+    _wait_for(page, explore_bandit(**present), "baseline chosen")
+    page.locator("button:has-text('Compare')").focus()
+    page.keyboard.press("Space")
+    _wait_for(page, compare_bandits(present, present), "compare")
+    _drag(page, "updates per rollout", 1.0)
+    other = dict(present, updates_per_rollout=8)
+    _wait_for(page, compare_bandits(present, other), "updates dragged beside the kept run")
+    _menu(page, "KL").focus()
+    for key in ("Space", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    _wait_for(page, compare_bandits(present, dict(other, kl_direction="forward")), "KL chosen by key")
+    page.screenshot(path=tmp_path / "compare.png")
     page.click("button:has-text('Reset')")
     _wait_for(page, explore_bandit(), "reset")
     page.close()

@@ -28,6 +28,17 @@ def figures():
     yield plots.training_curves({"a": history, "b": history[0]}, columns=["reward_mean"], band=True, smooth=3)
     yield plots.token_heatmap([["a", "b"], ["c"]], [np.array([1.0, -1.0]), [np.nan]], mask=[[1, 0], [1]])
     yield plots.sweep_figure(np.array([0.1, 1.0]), rng.random((2, 3)), x_title="beta", y_title="share", log_x=True)
+    yield plots.compare_figure(WORDS, (*RUN[1:], None), (*RUN[1:], np.array([[0.7, 0.1, 0.2]])), title="A<br>B")
+    yield plots.band_figure({"a": rng.random((3, 5))}, y_title="share", resting_points={"a": np.float64(0.5)})
+    curve = (np.array([0.9, 0.5]), np.array([np.nan, 0.95]))
+    yield plots.resting_point_figure(np.array([0.5, 1]), {"KL": {"plain": curve}}, start=0.2, critical=np.float64(0.8))
+    yield plots.silent_groups_figure(np.linspace(0, 1, 3), {2: np.array([1, 0.5, 1])}, {2: (np.array([0.5]), [0.4])})
+    yield plots.kl_curves_figure()
+    yield plots.kl_value_figure(WORDS, PROBS[0], {"k1": PROBS[1], "k3": PROBS[2]}, np.float64(0.4))
+    yield plots.kl_gradient_figure(WORDS, {"k1": PROBS[0] - PROBS[1], "ratio*k3": np.zeros(3)}, *PROBS[:2])
+    yield plots.kl_trace_figure({"k1": rng.random(30), "k3": rng.random(30)}, np.float64(0.4))
+    yield plots.clip_figure((0.2, 0.28), maximum=True)
+    yield plots.updates_figure(range(1, 4), {"a": rng.random((3, 5))}, {"a": rng.random(3)})
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +57,11 @@ def arrays_in(node):
     return [node] if isinstance(node, (np.ndarray, np.generic)) else []
 
 
-@pytest.mark.parametrize("fig", list(figures()), ids=["bandit", "step", "training", "tokens", "sweep"])
+IDS = ["bandit", "step", "training", "tokens", "sweep", "compare", "band", "resting", "silent"]
+IDS += ["k curves", "k values", "k gradients", "k trace", "clip", "updates"]
+
+
+@pytest.mark.parametrize("fig", list(figures()), ids=IDS)
 def test_every_figure_is_small_plain_and_described(fig):
     assert arrays_in(fig.to_plotly_json()) == [] and "bdata" not in fig.to_json()
     assert len(json.dumps(fig.to_plotly_json()["layout"]["template"])) < 2_000
@@ -261,3 +276,66 @@ def test_sweep_draws_every_seed_and_the_means():
 def test_sweep_names_what_does_not_fit(x, rows, log_x, message):
     with pytest.raises(ValueError, match=message):
         plots.sweep_figure(x, rows, x_title="x", y_title="y", log_x=log_x)
+
+
+def test_sweep_draws_what_is_exact_as_a_dotted_line():
+    for exact in (0.4, [0.4, 0.4]):
+        fig = plots.sweep_figure([1, 2], [[0.1], [0.5]], x_title="rate", y_title="share", exact=exact)
+        assert (fig.data[-1].name, fig.data[-1].y, fig.data[-1].line.dash) == ("exact", (0.4, 0.4), "dot")
+    with pytest.raises(ValueError, match=r"exact must have shape \(2,\), got \(3,\)"):
+        plots.sweep_figure([1, 2], [[0.1], [0.5]], x_title="rate", y_title="share", exact=[1, 2, 3])
+
+
+def test_two_runs_share_their_axes_and_keep_their_own_resting_points():
+    other = (WORDS, PROBS[::-1], [0.2, 0.5], [0.02, 1e-30], [0.0, 0.2, 3.0])
+    fig = plots.compare_figure(WORDS, (*RUN[1:], None), (*other[1:], [[0.7, 0.1, 0.2]]))
+    left = [trace for trace in fig.data if trace.xaxis in (None, "x")]
+    right = [trace for trace in fig.data if trace.xaxis == "x2"]
+    assert [trace.y for trace in left] == [tuple(row) for row in PROBS.T]
+    assert [trace.y for trace in right[:3]] == [tuple(row) for row in PROBS[::-1].T]
+    assert [trace.y[0] for trace in right[3:]] == [0.7, 0.1, 0.2]
+    assert [trace.name for trace in fig.data if trace.showlegend] == [*WORDS, "KL of one step", "KL to reference"]
+    low, high = fig.layout.yaxis3.range
+    assert fig.layout.yaxis4.range == (low, high) and -8.2 < low - np.log10(3) < -7 and 10**high > 3
+    assert fig.layout.yaxis.range == fig.layout.yaxis2.range == (-0.02, 1.02)
+    with pytest.raises(ValueError, match=r"reward_history must have shape \(2,\), got \(1,\)"):
+        plots.compare_figure(WORDS, (*RUN[1:], None), (PROBS, [0.2], *RUN[3:], None))
+
+
+def test_a_band_holds_eight_runs_in_ten():
+    runs = {"a": np.arange(11)[:, None] * np.ones(3), "b": np.zeros((2, 2))}
+    fig = plots.band_figure(runs, y_title="share", resting_points={"a": [4.0, 6.0]})
+    low, high, mean, first, second, *_, flat = fig.data
+    assert (low.y, high.y, mean.y) == ((1.0,) * 3, (9.0,) * 3, (5.0,) * 3) and high.fill == "tonexty"
+    assert (first.y, second.y, first.line.dash) == ((4.0, 4.0), (6.0, 6.0), "dot")
+    assert flat.y == (0.0, 0.0) and [t.name for t in fig.data if t.showlegend is not False] == ["a", "b"]
+    with pytest.raises(ValueError, match=r"resting_points must name settings of runs, \['a', 'b'\], got \['c'\]"):
+        plots.band_figure(runs, y_title="share", resting_points={"c": 1})
+    with pytest.raises(ValueError, match="runs of 'a' must be finite"):
+        plots.band_figure({"a": [[np.nan]]}, y_title="share")
+
+
+def test_resting_points_are_drawn_by_panel_and_unstable_ones_thin():
+    none, curve = np.full(2, np.nan), np.array([0.9, 0.5])
+    panels = {"reverse": {"x": (curve, [np.nan, 0.95])}, "forward": {"x": (curve, none), "y": (curve / 2, none)}}
+    fig = plots.resting_point_figure([0.5, 1], panels, start=0.2, critical=0.8)
+    assert [(t.name, t.xaxis) for t in fig.data] == [("x", "x"), ("x, unstable", "x"), ("x", "x2"), ("y", "x2")]
+    assert fig.data[1].y == (None, 0.95) and fig.data[1].line.dash == "dot" and fig.data[1].showlegend is False
+    assert {s.x0 for s in fig.layout.shapes if s.x0 == s.x1} == {0.8}
+    assert "critical 0.800" in [a.text for a in fig.layout.annotations]
+    with pytest.raises(ValueError, match="betas must rise from above 0"):
+        plots.resting_point_figure([1, 0.5], panels, start=0.2)
+    with pytest.raises(ValueError, match="'x' must have one value for each of 3 betas, got"):
+        plots.resting_point_figure([0.5, 1, 2], panels, start=0.2)
+
+
+def test_measured_shares_wear_the_colour_of_their_formula():
+    fig = plots.silent_groups_figure([0, 1], {2: [1, 1], 4: [1, 1]}, {4: ([0.5], [0.1])})
+    assert [(t.name, t.mode) for t in fig.data] == [
+        ("G = 2", "lines"),
+        ("G = 4", "lines"),
+        ("G = 4, measured", "markers"),
+    ]
+    assert fig.data[2].marker.color == fig.data[1].line.color and fig.data[2].y == (0.1,)
+    with pytest.raises(ValueError, match=r"measured must have group sizes of formula, \[2\], got \[4\]"):
+        plots.silent_groups_figure([0, 1], {2: [1, 1]}, {4: ([0.5], [0.1])})

@@ -11,7 +11,7 @@ import pytest
 
 from grpo_lib import widgets
 from grpo_lib.bandit import BanditGRPO, critical_beta, resting_point
-from grpo_lib.explore import explore_bandit, explore_bandit_step
+from grpo_lib.explore import compare_bandits, explore_bandit, explore_bandit_step
 
 MIME = "application/vnd.plotly.v1+json"
 
@@ -66,7 +66,8 @@ def test_the_dotted_lines_are_where_a_long_run_ends():
 
 
 @pytest.mark.parametrize(
-    "settings, why", [(dict(beta=0.0), "beta 0 pulls nothing back"), (dict(beta=0.1), "the push outweighs the pull")]
+    "settings, why",
+    [(dict(beta=0.0), "beta 0 pulls nothing back"), (dict(beta=0.1), "balance nowhere short of the corner")],
 )
 def test_where_there_is_no_resting_point_the_figure_says_so(settings, why):
     assert settings["beta"] < critical_beta(BanditGRPO().ref_probs, BanditGRPO().rewards)
@@ -117,6 +118,96 @@ def test_moving_a_control_changes_the_figure(displayed):
     assert shown(explorer) == curves(explorer.figure)
     assert curves(explorer.figure) == curves(explore_bandit(3.0, 0.1, 8, False, num_iterations=10, seed=3))
     assert explorer.run.beta == 3.0 and len(explorer.run.reward_history) == 10
+
+
+NEW = [
+    ("updates_per_rollout", 4, 4),
+    ("clip", "none", None),
+    ("clip", (0.2, 0.28), (0.2, 0.28)),
+    ("baseline", "loo", "loo"),
+    ("kl_direction", "forward", "forward"),
+]
+
+
+@pytest.mark.parametrize("name, value, setting", NEW)
+def test_moving_each_further_control_gives_the_plain_functions_figure(displayed, name, value, setting):
+    options = dict(learning_rate=0.1, num_iterations=8, updates_per_rollout=3, clip=0.05)
+    explorer = widgets.BanditExplorer(beta=1.0, **options)
+    explorer.show()
+    before = shown(explorer)
+    getattr(explorer, name).value = value
+    assert shown(explorer) != before
+    assert shown(explorer) == curves(explore_bandit(1.0, **{**options, name: setting}))
+    explorer.one_step()
+    assert curves(explorer.figure) == curves(
+        explore_bandit_step(1.0, learning_rate=0.1, **{**dict(updates_per_rollout=3, clip=0.05), name: setting})
+    )
+
+
+def test_with_one_update_the_clip_changes_nothing():
+    explorer = widgets.BanditExplorer(num_iterations=8)
+    before = curves(explorer.figure)
+    for clip in (0.05, "none"):
+        explorer.clip.value = clip
+        assert curves(explorer.figure) == before
+
+
+@pytest.mark.parametrize("clip, value", [(None, "none"), (0.2, 0.2), (0.37, 0.37), ([0.1, 0.4], (0.1, 0.4))])
+def test_a_clip_of_ones_own_stands_in_the_menu(clip, value):
+    explorer = widgets.BanditExplorer(clip=clip, num_iterations=2)
+    assert explorer.clip.value == value
+    assert explorer.run.clip == (None if clip is None else value)
+
+
+def test_compare_draws_the_kept_settings_beside_the_present_ones(displayed):
+    explorer = widgets.BanditExplorer(beta=1.0, num_iterations=10)
+    explorer.show()
+    explorer.compare.value = True
+    kept = dict(beta=1.0, num_iterations=10)
+    assert shown(explorer) == curves(compare_bandits(kept, kept))
+    assert "the same settings" in explorer.figure.layout.title.text
+    explorer.normalise.value, explorer.learning_rate.value = False, 0.1
+    present = dict(kept, normalise=False, learning_rate=0.1)
+    assert shown(explorer) == curves(compare_bandits(kept, present))
+    assert explorer.run.normalise is False
+    button(explorer, "One step").click()  # of the present settings
+    assert curves(explorer.figure) == curves(explore_bandit_step(1.0, 0.1, normalise=False))
+    button(explorer, "Run").click()
+    assert shown(explorer) == curves(compare_bandits(kept, present))
+    explorer.compare.value = False
+    assert shown(explorer) == curves(explore_bandit(**present))
+    explorer.compare.value = True
+    explorer.beta.value = 3.0
+    assert shown(explorer) == curves(compare_bandits(present, dict(present, beta=3.0)))
+    button(explorer, "Reset").click()
+    assert explorer.compare.value is False and shown(explorer) == curves(explore_bandit(**kept))
+
+
+def test_the_compared_runs_are_the_bandits_own_and_the_title_tells_them_apart():
+    figure = compare_bandits(
+        dict(beta=0.5), dict(beta=2.0, baseline="loo", seed=7), learning_rate=0.02, num_iterations=6
+    )
+    column = {"x": [], "x2": []}
+    for trace in figure.data:
+        if trace.yaxis in (None, "y", "y2") and trace.line.dash != "dot":
+            column[trace.xaxis or "x"].append(trace.y)
+    for axis, options in (("x", dict(beta=0.5)), ("x2", dict(beta=2.0, baseline="loo", seed=7))):
+        run = BanditGRPO(**options, learning_rate=0.02)
+        run.train(6, 20)
+        np.testing.assert_allclose(np.transpose(column[axis]), run.prob_history, rtol=1e-4)
+    lines = figure.layout.title.text.split("<br>")
+    assert lines[0] == "A and B: learning rate 0.02, 20 samples, standardised"
+    assert lines[1] == "A: beta 0.5, baseline mean, seed 42" and lines[3] == "B: beta 2, baseline leave-one-out, seed 7"
+    with pytest.raises(ValueError, match="beta must be a finite number >= 0, got -1"):
+        compare_bandits(dict(beta=-1), {})
+
+
+def test_the_step_says_how_much_was_clipped():
+    run = BanditGRPO(learning_rate=0.3, updates_per_rollout=4)
+    share = run.step(20).clip_fraction
+    assert share > 0
+    title = explore_bandit_step(0.1, 0.3, updates_per_rollout=4).layout.title.text
+    assert title.endswith(f"clipped: {share:.0%} of the samples")
 
 
 def button(explorer, name):
@@ -234,11 +325,12 @@ def test_only_core_widgets_are_used():
 
 def test_sliders_redraw_when_let_go_and_the_keys_are_told():
     explorer = widgets.BanditExplorer()
-    for slider in (explorer.beta, explorer.learning_rate, explorer.num_samples):
+    sliders = (explorer.beta, explorer.learning_rate, explorer.num_samples, explorer.updates_per_rollout)
+    for slider in sliders:
         assert slider.continuous_update is False and slider.readout is True
     assert (explorer.beta.min, explorer.beta.max) == (0, 5)
     texts = [child.value for child in explorer.box.children if isinstance(child, ipywidgets.HTML)]
-    assert any("Shift+" in text and "PageUp" in text and "number" in text for text in texts)
+    assert any("Shift+" in text and "PageUp" in text and "number" in text and "Enter" in text for text in texts)
 
 
 def test_on_colab_each_redraw_loads_plotly_by_itself(displayed, monkeypatch):
@@ -264,3 +356,17 @@ def test_without_a_front_end_a_notebook_runs_it():
     views = [o["data"] for o in book.cells[0].outputs if o["output_type"] == "display_data"]
     assert len(views) == 1 and "application/vnd.jupyter.widget-view+json" in views[0]
     assert book.cells[1].outputs[0]["text"].strip() == str(list(explore_bandit(3.0, num_iterations=5).data[0].y))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (dict(beta=10.0), r"beta must lie on its control, from 0 to 5, got 10\.0"),
+        (dict(learning_rate=1e-6), "learning_rate must lie on its control, from 0.0001 to 1"),
+        (dict(num_samples=200), "num_samples must lie on its control, from 2 to 100, got 200"),
+        (dict(seed=None), "seed must lie on its control"),
+    ],
+)
+def test_a_setting_that_no_control_can_show_is_refused_not_moved(setting, message):
+    with pytest.raises(ValueError, match=message):
+        widgets.BanditExplorer(**setting)
