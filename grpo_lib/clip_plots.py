@@ -66,9 +66,12 @@ def clip_figure(clip=0.2, *, largest=2.0, maximum=False, title=None):
     fig.update_annotations(font_color=TEXT)
     alt = (
         f"For A above 0 the clipped objective rises with the ratio and is flat above {high:g}; for A below 0 it is "
-        f"flat below {low:g} and falls without a limit above."
+        f"flat below {low:g} and falls without a limit above"
     )
-    fig = finish(fig, height=310, alt=alt, title=title)
+    if maximum:
+        alt += f"; dash-dotted, a maximum for A below 0: it falls all the way to {high:g} and is flat above, "
+        alt += "the wrong way round"
+    fig = finish(fig, height=310, alt=f"{alt}.", title=title)
     return fig.update_layout(margin_t=fig.layout.margin.t + 15, height=fig.layout.height + 15)
 
 

@@ -138,7 +138,7 @@ def check_clipped_surrogate(attempt):
         "maximum for A < 0": (
             maximum_below_zero,
             "For A < 0 you take the maximum. It is the minimum for both signs: a bad word that became more likely "
-            "must be pushed back in full.",
+            "must still be pushed back.",
         ),
         "no minimum": (
             lambda *a: parts(*a)[1],
@@ -204,7 +204,7 @@ def check_clip_fraction(attempt):
             lambda ratio, advantages, low, high: (
                 outside(ratio, low, high) & ~cut(ratio, advantages, low, high)
             ).mean(),
-            "You count the ratios that went against their advantage. Those are pushed back in full, not cut.",
+            "You count the ratios that went against their advantage. Those are still pushed back, not cut.",
         ),
         "count": (lambda *a: float(cut(*a).sum()), "This counts them; divide by the number of samples."),
         "complement": (lambda *a: 1 - cut(*a).mean(), "This is the share that still pushes."),

@@ -45,7 +45,7 @@ def clipped_surrogate(log_probs, old_log_probs, advantages, epsilon=0.2, epsilon
         ratio = π / π_old;      min(ratio · A, clip(ratio, 1 - ε, 1 + ε_high) · A)
 
     With A > 0 the gain stops at 1 + ε_high. With A < 0 it stops at 1 - ε, while a ratio that *rose* is still
-    pushed back in full: it is a minimum for both signs.
+    pushed back: it is a minimum for both signs.
 
     Source: Schulman et al. 2017, PPO, equation 7 (arXiv:1707.06347); Yu et al. 2025, DAPO, for ε_high
     (arXiv:2503.14476).

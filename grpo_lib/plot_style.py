@@ -26,7 +26,9 @@ _LAYOUT = dict(
     plot_bgcolor=CLEAR,
     colorway=list(PALETTE),
     hoverlabel=dict(bgcolor="#F2F2F2", bordercolor=TEXT, font=dict(color="#222222")),
-    title=dict(x=0.01, xanchor="left", y=0.98, yanchor="top", yref="container", font=dict(size=15)),
+    title=dict(
+        x=0.01, xanchor="left", y=1, yanchor="top", yref="container", pad=dict(t=18), font=dict(size=15)
+    ),  # the padding keeps the top of the letters in sight
     legend=dict(
         orientation="h",
         x=0,
@@ -96,7 +98,7 @@ def finish(fig, *, height, alt, title=None, **layout):
     """Make room for a figure's title and legend, and store its one-sentence alt text."""
     names = [t.name for t in fig.data if t.name and t.showlegend is not False]
     lines = int(sum(7 * len(n) + 58 for n in names) / 640) + 1 if names else 0  # legend lines on a page 700 px wide
-    top = 45 + 18 * title.count("<br>") if title else 15
+    top = 57 + 18 * title.count("<br>") if title else 15
     margin = dict(l=10, r=15, t=top, b=55 + 22 * lines)
     fig.update_layout(
         height=height + margin["t"] + margin["b"],
