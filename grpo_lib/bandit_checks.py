@@ -1,9 +1,8 @@
-"""Exercise checks that need only numpy: advantages, the bandit's push, KL, where it rests, groups without signal."""
+"""Exercise checks that need only numpy: advantages, the bandit's push, KL, groups without signal."""
 
 import numpy as np
 
-from grpo_lib.resting_points import resting_point
-from grpo_lib.softmax_policy import bandit_advantages, kl_divergence, softmax, zero_variance_probability
+from grpo_lib.softmax_policy import bandit_advantages, kl_divergence, softmax
 from grpo_lib.verdicts import judge
 
 __all__ = [
@@ -12,8 +11,6 @@ __all__ = [
     "check_centred_rewards",
     "check_kl_divergence",
     "check_leave_one_out",
-    "check_resting_point",
-    "check_zero_variance_probability",
     "check_zero_variance_share",
 ]
 
@@ -172,47 +169,3 @@ def check_leave_one_out(attempt):
     reference = lambda r: bandit_advantages(r, normalise=False, baseline="loo")  # noqa: E731
     praise = "It is G / (G - 1) times as much as with the group's mean."
     return judge("leave-one-out advantages", attempt, reference, REWARDS, slips, praise=praise)
-
-
-def check_resting_point(attempt):
-    """Check `f(ref, rewards, beta)`: pi_k = ref_k exp(r_k / beta), made to sum to 1.
-
-    >>> check_resting_point(lambda ref, rewards, beta: ref * np.exp(rewards / beta)).slip
-    'sum'
-    """
-    cases = [(np.array([0.2, 0.1, 0.7]), np.array([1.0, 0.0, 0.0]), 0.5)]
-    cases += [(np.array([0.3, 0.3, 0.2, 0.2]), np.array([2.0, -1.0, 0.5, 0.0]), 1.6)]
-
-    def rest(ref, rewards, beta):
-        return resting_point(ref, rewards, beta, normalise=False)[0].probs
-
-    def tilt(ref, power):
-        return ref * np.exp(power) / (ref * np.exp(power)).sum()
-
-    slips = {
-        "sum": (lambda ref, r, beta: ref * np.exp(r / beta), "It does not sum to 1: divide by the sum."),
-        "times beta": (
-            lambda ref, r, beta: tilt(ref, r * beta),
-            "The exponent is r / beta, not r * beta: a larger beta must hold the policy closer to ref.",
-        ),
-        "sign": (lambda ref, r, beta: tilt(ref, -r / beta), "The sign is turned: words that pay must gain."),
-        "no ref": (lambda ref, r, beta: softmax(r / beta), "ref is missing: the pull is towards it, not to uniform."),
-    }
-    return judge("resting point", attempt, rest, cases, slips, praise="The learning rate does not stand in it.")
-
-
-def check_zero_variance_probability(attempt):
-    """Check `f(p, G)`: the probability that G samples all succeed or all fail.
-
-    >>> check_zero_variance_probability(lambda p, G: p**G).slip
-    'only successes'
-    """
-    slips = {
-        "only successes": (lambda p, G: p**G, "Groups that fail throughout carry no signal either."),
-        "only failures": (lambda p, G: (1 - p) ** G, "Groups that succeed throughout carry no signal either."),
-        "product": (lambda p, G: p**G * (1 - p) ** G, "All succeed *or* all fail: add the two, do not multiply."),
-        "complement": (lambda p, G: 1 - p**G - (1 - p) ** G, "This is the share of groups that do carry a signal."),
-    }
-    cases, praise = [(0.3, 4), (0.9, 2), (0.6, 7)], "It is smallest at p = 0.5."
-    name = "probability of a group without signal"
-    return judge(name, attempt, zero_variance_probability, cases, slips, praise=praise)

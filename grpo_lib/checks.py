@@ -12,8 +12,6 @@ from grpo_lib.bandit_checks import (
     check_centred_rewards,
     check_kl_divergence,
     check_leave_one_out,
-    check_resting_point,
-    check_zero_variance_probability,
     check_zero_variance_share,
 )
 from grpo_lib.loss_checks import (
@@ -23,6 +21,7 @@ from grpo_lib.loss_checks import (
     check_k3_gradient,
     check_ratio_and_k3,
 )
+from grpo_lib.rest_checks import check_largest_rate, check_resting_point
 from grpo_lib.token_checks import (
     check_completion_mask,
     check_group_advantages,
@@ -41,11 +40,11 @@ __all__ = [
     "check_k3",
     "check_k3_gradient",
     "check_kl_divergence",
+    "check_largest_rate",
     "check_leave_one_out",
     "check_loss_mask",
     "check_ratio_and_k3",
     "check_resting_point",
     "check_token_log_probs",
-    "check_zero_variance_probability",
     "check_zero_variance_share",
 ]

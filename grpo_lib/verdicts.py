@@ -103,6 +103,8 @@ def _all_close(given, expected, rtol, atol):
 
 
 def _values(value):
+    if np.issubdtype(np.asarray(value).dtype, np.integer):  # indices and ids stay whole numbers
+        return str(np.asarray(value).tolist())
     return str(np.round(_array(value), 4).tolist())
 
 

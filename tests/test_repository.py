@@ -187,10 +187,14 @@ def test_a_notebook_opens_with_its_own_badge(path):
 def test_a_notebook_is_stored_as_the_runner_leaves_it(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))
     cells = [cell for cell in read_cells(path, "code") if cell["source"].strip()]
-    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    advice = (
+        f"saved from JupyterLab? `git restore notebooks/{path.name}`, or store it: `python notebooks/run_notebooks.py`"
+    )
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1)), advice
     outputs = [output for cell in cells for output in cell["outputs"]]
     assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
-    assert not [output for output in outputs if "application/vnd.jupyter.widget-view+json" in output.get("data", {})]
+    widgets = [output for output in outputs if "application/vnd.jupyter.widget-view+json" in output.get("data", {})]
+    assert not widgets, advice
     assert "widgets" not in notebook["metadata"]
     assert [cell["id"] for cell in notebook["cells"]] == [f"cell-{i:02d}" for i in range(len(notebook["cells"]))]
 
