@@ -70,7 +70,7 @@ class GRPORun:
 
         Raises:
             FloatingPointError: if the loss or its gradient is not finite, before the optimizer step.
-            What the reward function raises goes through: the step then counts as not taken.
+            RuntimeError: naming the reward function and the row, if it fails; the step then counts as not taken.
         """
         clock = PhaseClock(self._parameters[0].device)
         rollout = self._roll_out(clock)
