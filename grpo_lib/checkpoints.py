@@ -73,6 +73,8 @@ def save_checkpoint(folder, step, *, model, reference, optimizer, rng, state):
         if old is not None:
             shutil.rmtree(old)
     except BaseException:
+        if old is not None and not target.exists():  # the new one did not take its place
+            old.rename(target)
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return target
@@ -123,7 +125,8 @@ def _read_whole(path, also):
             if name == "state.json":
                 state = json.loads((path / name).read_text(encoding="utf-8"))
             else:
-                safe_open(path / name, framework="pt").__enter__().__exit__(None, None, None)
+                with safe_open(path / name, framework="pt"):
+                    pass
         except Exception as error:
             raise ValueError(f"{path / name} is damaged ({error}): take up an earlier checkpoint") from error
     return state
@@ -162,5 +165,5 @@ def _numpy_stream():
 
 
 def _flush_to_disk(path):
-    with open(path, "rb") as file:
+    with open(path, "rb+") as file:  # Windows flushes only what is open for writing
         os.fsync(file.fileno())

@@ -81,7 +81,8 @@ def evaluate_accuracy(
             new = completion_texts(tokenizer, ids, mask)
             texts += new
             rewards += score_completions(reward_function, prompts, wrap_completions(prompts, new), **batch)
-    correct = sum(reward >= _threshold(rewards, threshold) for reward in rewards)
+    right_from = _threshold(rewards, threshold)
+    correct = sum(reward >= right_from for reward in rewards)
     interval = binomtest(correct, len(samples)).proportion_ci(0.95, method="wilson")
     return Accuracy(correct, len(samples), float(interval.low), float(interval.high), texts)
 

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from importlib import resources
 
 import torch
-import transformers
-from packaging.version import Version
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
@@ -28,7 +26,6 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-_DTYPE_NAME = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
 
 
 def build_tiny_tokenizer():
@@ -115,7 +112,7 @@ def load_tiny_policy(device="cpu"):
             )
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
         with _no_progress_bar():
-            model = Qwen3ForCausalLM.from_pretrained(folder, use_safetensors=True, **{_DTYPE_NAME: torch.float32})
+            model = Qwen3ForCausalLM.from_pretrained(folder, use_safetensors=True, dtype=torch.float32)
     return model.to(device).eval(), tokenizer
 
 
@@ -153,7 +150,7 @@ def load_hub_model(name, *, device=None, dtype=torch.float32, local_files_only=F
     options = {"local_files_only": local_files_only, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        model = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, **{_DTYPE_NAME: dtype}, **options)
+        model = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, dtype=dtype, **options)
     except OSError as error:
         raise OSError(
             f"load_hub_model could not get {str(name)!r} as safetensors "

@@ -19,8 +19,10 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, Qwen3ForCausalLM
 
-from grpo_lib.generation import completion_texts, generate_completions
+from grpo_lib.evaluation import evaluate_accuracy
 from grpo_lib.models import build_tiny_tokenizer, tiny_config
+from grpo_lib.rollout import collect_rollout
+from grpo_lib.streams import RandomStreams
 from grpo_lib.tasks import (
     addition_pairs,
     addition_prompt,
@@ -136,30 +138,22 @@ def measure(model, tokenizer, samples, num_generations=8, seed=0):
         A dict of shares: greedy and sampled accuracy, pass_at_k (at least one of G samples is right),
         reasoning (samples that think), and the accuracy of those that do (thinking) and do not (direct).
     """
-    greedy, _ = _sample(model, tokenizer, samples, 1, temperature=0.0)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        rewards, texts = _sample(model, tokenizer, samples, num_generations)
+    length = MAX_COMPLETION_LENGTH
+    greedy = evaluate_accuracy(model, tokenizer, samples, addition_reward, temperature=0, max_completion_length=length)
+    with RandomStreams(next(model.parameters()).device, seed).borrowed():
+        rollout = collect_rollout(
+            model, tokenizer, samples, addition_reward, num_generations=num_generations, max_completion_length=length
+        )
+    rewards, texts = rollout.rewards, rollout.texts
     reasons = torch.tensor([has_reasoning(text) for text in texts])
     return {
-        "greedy": greedy.mean().item(),
+        "greedy": greedy.value,
         "sampled": rewards.mean().item(),
         "pass_at_k": rewards.view(-1, num_generations).amax(1).mean().item(),
         "reasoning": reasons.float().mean().item(),
         "thinking": rewards[reasons].mean().item() if reasons.any() else None,
         "direct": rewards[~reasons].mean().item() if not reasons.all() else None,
     }
-
-
-def _sample(model, tokenizer, samples, num_generations, temperature=1.0):
-    """G completions a sample; returns their rewards (P * G,) and texts."""
-    prompts = [sample["prompt"] for sample in samples]
-    _, _, ids, mask = generate_completions(
-        model, tokenizer, prompts, num_generations, MAX_COMPLETION_LENGTH, temperature=temperature
-    )
-    texts = completion_texts(tokenizer, ids, mask)
-    answers = [sample["answer"] for sample in samples for _ in range(num_generations)]
-    return torch.tensor(addition_reward(texts, texts, answers)), texts
 
 
 def save_policy(model, tokenizer, folder):

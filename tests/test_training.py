@@ -303,6 +303,27 @@ def test_saving_the_same_step_again_replaces_it(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["step-000001"]
 
 
+def test_a_step_saved_again_keeps_the_old_one_until_the_new_one_is_in_place(tmp_path, monkeypatch):
+    run = start(beta=0.0)
+    next(run)
+    path = run.save(tmp_path)
+    rename = Path.rename
+
+    def fails_for_the_new_one(self, target):
+        if Path(target) == path and (self / "state.json").is_file() and not failed:
+            failed.append(self)
+            raise OSError("the disk went away")
+        return rename(self, target)
+
+    failed = []
+    monkeypatch.setattr(Path, "rename", fails_for_the_new_one)
+    with pytest.raises(OSError, match="went away"):
+        run.save(tmp_path)
+    assert failed and latest_checkpoint(tmp_path) == path
+    assert [p.name for p in tmp_path.iterdir()] == ["step-000001"]
+    start(beta=0.0).load(path)
+
+
 def test_tied_weights_survive_a_checkpoint(tmp_path):
     run = start(lively_model("gpt2"), beta=0.1)
     next(run)
