@@ -43,6 +43,13 @@ def check_vector(name, values, shape=None):
     return values
 
 
+def check_shapes(**arrays):
+    """Raise ValueError unless all arrays have one shape: nothing is broadcast without a word."""
+    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+    if len(set(shapes.values())) > 1:
+        raise ValueError(f"these must have one shape: {', '.join(f'{n} {s}' for n, s in shapes.items())}")
+
+
 def check_vocab(vocab):
     """Return `vocab` as a tuple, or raise ValueError unless it is at least two distinct, non-empty words."""
     words = () if isinstance(vocab, str) else tuple(vocab)

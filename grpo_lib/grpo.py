@@ -17,9 +17,13 @@ from grpo_lib.rollout import Rollout, collect_rollout, score_rollout
 __all__ = ["Rollout", "collect_rollout", "grpo_loss", "rollout_loss", "score_rollout"]
 
 
-def rollout_loss(model, rollout, *, beta=0.1, epsilon=0.2, epsilon_high=None):
-    """Take the GRPO loss of a rollout under the model as it is now.
+def rollout_loss(model, rollout, *, mask_truncated_completions=False, **options):
+    """Take the loss of a rollout under the model as it is now.
 
+    Args:
+        mask_truncated_completions: leave completions that were cut at the length limit out of the loss (DAPO,
+            arXiv:2503.14476, section 3.4: a cut answer says little about the reasoning). They stay in the group.
+        **options: of `policy_loss`: beta, epsilon, loss_type, …
     Returns:
         (loss, watch): see `policy_loss`; watch also holds "log_probs", (B, T) without gradient.
     Raises:
@@ -31,10 +35,8 @@ def rollout_loss(model, rollout, *, beta=0.1, epsilon=0.2, epsilon_high=None):
         rollout.old_log_probs,
         rollout.ref_log_probs,
         rollout.advantages,
-        rollout.completion_mask,
-        beta=beta,
-        epsilon=epsilon,
-        epsilon_high=epsilon_high,
+        rollout.loss_mask(mask_truncated_completions),
+        **options,
     )
     return loss, {**watch, "log_probs": log_probs.detach()}
 
@@ -50,9 +52,9 @@ def grpo_loss(
     max_completion_length=32,
     *,
     temperature=1.0,
-    epsilon=0.2,
     scale="group",
     baseline="mean",
+    **options,
 ):
     """Sample a batch and take its GRPO loss: one whole step but for the optimizer.
 
@@ -68,6 +70,8 @@ def grpo_loss(
         batch_samples: P dicts with "prompt" and "answer", or (prompt, answer) pairs.
         reward_function: called with prompts, completions and answer; returns a finite number per completion.
         beta: weight of the KL term. num_generations: G >= 2. max_completion_length: T at most.
+        temperature: of sampling and scoring. scale, baseline: see `group_advantages`.
+        **options: of `rollout_loss`: epsilon, loss_type, importance_sampling_level, …
     Returns:
         a scalar with gradient.
     Raises:
@@ -101,7 +105,7 @@ def grpo_loss(
     )
     if beta > 0:
         rollout = replace(rollout, ref_log_probs=score_rollout(ref_model, rollout))
-    loss, _ = rollout_loss(model, rollout, beta=beta, epsilon=epsilon)
+    loss, _ = rollout_loss(model, rollout, beta=beta, max_completion_length=max_completion_length, **options)
     if not torch.isfinite(loss):
         raise FloatingPointError(
             f"the loss is {loss.item()}: the model's logits, or its distance to the reference, are out of range; "

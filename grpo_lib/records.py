@@ -2,13 +2,28 @@
 
 from dataclasses import dataclass, field
 
+import torch
+
 from grpo_lib._arguments import check_choice, check_count, check_number
 from grpo_lib.advantages import BASELINES, SCALES, zero_variance_groups
-from grpo_lib.losses import masked_mean
+from grpo_lib.losses import LEVELS, LOSS_TYPES, masked_mean, policy_loss
 
 __all__ = ["GRPOSettings", "StepRecord", "record_step"]
 
 SAMPLES_KEPT = 4
+LOSS_OPTIONS = (
+    "beta",
+    "epsilon",
+    "epsilon_high",
+    "loss_type",
+    "importance_sampling_level",
+    "delta",
+    "bias_correction_kl",
+    "mask_truncated_completions",
+    "max_completion_length",
+    "sapo_temperatures",
+    "vespo_gammas",
+)
 
 
 @dataclass(frozen=True)
@@ -20,6 +35,8 @@ class GRPOSettings:
     ref_sync_every: None keeps the reference frozen; n copies the policy into it after every n-th step. With 1 the KL
     and its gradient are 0 at every step, and beta does nothing.
     updates_per_rollout: optimizer steps on one rollout. epsilon, epsilon_high: clip range of the ratio.
+    loss_type, importance_sampling_level, delta, bias_correction_kl, sapo_temperatures, vespo_gammas: which relative of
+    GRPO, see `policy_loss`. mask_truncated_completions: see `rollout_loss`.
     scale, baseline: see `group_advantages`. temperature: of sampling and of scoring.
     max_grad_norm: gradients are scaled down to this norm; None leaves them.
     micro_batch_size: completions per forward and backward pass (gradients are accumulated); None takes all at once.
@@ -42,6 +59,12 @@ class GRPOSettings:
     epsilon: float = 0.2
     epsilon_high: float | None = None
     loss_type: str = "grpo"
+    importance_sampling_level: str = "token"
+    delta: float | None = None
+    bias_correction_kl: bool = False
+    mask_truncated_completions: bool = False
+    sapo_temperatures: tuple = (1.0, 1.05)
+    vespo_gammas: tuple = ((2.0, 3.0), (3.0, 2.0))
     scale: str = "group"
     baseline: str = "mean"
     temperature: float = 1.0
@@ -68,15 +91,33 @@ class GRPOSettings:
         if self.epsilon >= 1:
             raise ValueError(f"epsilon must be below 1, got {self.epsilon!r}: ratios are positive")
         self._convert(check_number, "temperature", 0, inclusive=False)
-        for name in ("epsilon_high", "max_grad_norm"):
+        for name, inclusive in {"epsilon_high": True, "max_grad_norm": False}.items():
             if getattr(self, name) is not None:
-                self._convert(check_number, name, 0, inclusive=False, why=", or None")
-        for name, choices in {"scale": SCALES, "baseline": BASELINES, "loss_type": ("grpo",)}.items():
-            check_choice(name, getattr(self, name), choices)
+                self._convert(check_number, name, 0, inclusive=inclusive, why=", or None")
+        choices = {"scale": SCALES, "baseline": BASELINES, "loss_type": LOSS_TYPES, "importance_sampling_level": LEVELS}
+        for name, known in choices.items():
+            check_choice(name, getattr(self, name), known)
+        for name in ("bias_correction_kl", "mask_truncated_completions", "track_kl"):
+            check_choice(name, getattr(self, name), (False, True))
+        self._check_loss_options()
 
     def _convert(self, check, name, low, **options):
         """Keep what the check returns, a plain int or float, so that settings can be saved as JSON."""
         object.__setattr__(self, name, check(name, getattr(self, name), low, **options))
+
+    def _check_loss_options(self):
+        """A loss of one token: its own rules on delta, temperatures and gammas hold before anything is trained."""
+        for name in ("sapo_temperatures", "vespo_gammas"):
+            object.__setattr__(self, name, _as_tuple(getattr(self, name)))  # JSON has lists only
+        options = self.loss_options
+        del options["mask_truncated_completions"]
+        one = torch.zeros(1, 1)
+        policy_loss(one, None, one, one[0], one + 1, **options)
+
+    @property
+    def loss_options(self):
+        """The settings that `rollout_loss` takes, as keyword arguments."""
+        return {name: getattr(self, name) for name in LOSS_OPTIONS}
 
     @property
     def needs_reference(self):
@@ -157,3 +198,7 @@ def _samples(rollout):
         {"prompt": prompt if isinstance(prompt, str) else prompt[-1]["content"], "completion": text, "reward": reward}
         for prompt, text, reward in list(rows)[:SAMPLES_KEPT]
     ]
+
+
+def _as_tuple(value):
+    return tuple(map(_as_tuple, value)) if isinstance(value, (list, tuple)) else value

@@ -46,6 +46,12 @@ class Rollout:
     def __len__(self):
         return len(self.completion_ids)
 
+    def loss_mask(self, mask_truncated_completions=False):
+        """(B, T): the completion mask, or the same with the rows that were cut at the length limit all 0."""
+        if not mask_truncated_completions:
+            return self.completion_mask
+        return self.completion_mask * ~self.truncated[:, None]
+
     def rows(self, rows):
         """Cut out some rows (a slice), as one micro-batch of the loss."""
         cut = {name: value[rows] for name, value in vars(self).items() if isinstance(value, (list, torch.Tensor))}

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 
 from grpo_lib.grpo import rollout_loss
+from grpo_lib.losses import LOSS_TYPES
 from grpo_lib.modes import evaluation_mode
 
 __all__ = ["accumulate_gradients", "update_policy"]
@@ -52,26 +53,30 @@ def update_policy(model, optimizer, rollout, settings, learning_rate, clock):
 
 
 def accumulate_gradients(model, rollout, settings, clock):
-    """Add up the gradients of the micro-batches, each weighted by its share of the completions.
+    """Add up the gradients of the micro-batches; the sum is the gradient of the whole rollout's loss.
 
-    The sum is the gradient of the whole rollout's loss, since that is a mean over completions.
+    A loss that is a mean over completions takes each part by its share of them. One that divides by the tokens of the
+    batch is told their number, and the parts just add up. Only bnpo's loss depends on the parts: it is a mean over the
+    tokens of each.
 
     Returns:
         (loss, watch): the whole rollout's, see `rollout_loss`.
     """
     total, watches = 0.0, []
     size = settings.micro_batch_size or len(rollout)
+    options = settings.loss_options
+    by_tokens = LOSS_TYPES[settings.loss_type][1] == "global mean"
+    tokens = int(rollout.loss_mask(settings.mask_truncated_completions).sum())
     for start in range(0, len(rollout), size):
         part = rollout.rows(slice(start, start + size))
+        share = 1.0 if by_tokens else len(part) / len(rollout)
         with evaluation_mode(model, keep_checkpointing=True):  # backward too: it may run modules again
             with clock("forward"):
-                loss, watch = rollout_loss(
-                    model, part, beta=settings.beta, epsilon=settings.epsilon, epsilon_high=settings.epsilon_high
-                )
-                loss = loss * (len(part) / len(rollout))
+                loss, watch = rollout_loss(model, part, num_items_in_batch=tokens, **options)
+                loss = loss * share
             with clock("backward"):
                 loss.backward()
         total += loss.item()
-        watches.append(watch)
+        watches.append({**watch, "weight": watch["weight"] * share})
     names = [name for name, value in watches[0].items() if value is not None]
     return total, {"kl": None, **{name: torch.cat([w[name] for w in watches]) for name in names}}
