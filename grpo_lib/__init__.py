@@ -41,6 +41,7 @@ _NAMES = {
     "addition_reward": "tasks",
     "load_gsm8k": "tasks",
     "BanditExplorer": "widgets",
+    "LivePanel": "panel",
     "setup": "classroom",
 }
 _MODULES = (*dict.fromkeys(_NAMES.values()), "plots", "checks")

@@ -58,7 +58,7 @@ def run_controls(*, num_iterations, seed):
     )
 
 
-def check_on_controls(controls, values):
+def check_on_controls(controls, values, *, instead="explore_bandit takes any value"):
     """Raise ValueError where a control could not take its value: ipywidgets would move it to the nearest end."""
     for name, value in values.items():
         control = controls[name]
@@ -66,10 +66,7 @@ def check_on_controls(controls, values):
             low, high = (
                 (10.0**control.min, 10.0**control.max) if hasattr(control, "base") else (control.min, control.max)
             )
-            raise ValueError(
-                f"{name} must lie on its control, from {low:g} to {high:g}, got {value!r}; "
-                "explore_bandit takes any value"
-            )
+            raise ValueError(f"{name} must lie on its control, from {low:g} to {high:g}, got {value!r}; {instead}")
 
 
 def action_buttons(one_step, whole_run, reset):
