@@ -16,7 +16,8 @@ def selective_log_softmax(logits, input_ids, *, temperature=1.0):
         log p(y_t) = logits[t, y_t] - log(sum_v exp(logits[t, v]))        # logits divided by the temperature
 
     Goes through the batch row by row, forward and backward, so that a second (B, T, V) tensor never exists except for
-    the gradient itself; beside it there is one (T, V) to work in. The sum runs in fp32 (in fp64 for fp64 logits), whatever the dtype of the logits.
+    the gradient itself; beside it there is one (T, V) to work in. The sum runs in fp32 (in fp64 for fp64 logits),
+    whatever the dtype of the logits.
 
     Args:
         logits: (B, T, V), any floating dtype.
