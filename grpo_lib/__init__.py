@@ -41,6 +41,9 @@ _NAMES = {
     "addition_reward": "tasks",
     "load_gsm8k": "tasks",
     "BanditExplorer": "widgets",
+    "record_rollout": "recordings",
+    "load_recorded_rollout": "recordings",
+    "RolloutInspector": "rollout_inspector",
     "LivePanel": "panel",
     "setup": "classroom",
 }

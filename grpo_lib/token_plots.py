@@ -29,7 +29,7 @@ def shortened(token, room):
     return visible(token if len(token) <= room else token[: room - 1] + "…")
 
 
-def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, colorbar_title=None):
+def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, colorbar_title=None, x_title=None):
     """Draw rows of tokens coloured by their values; masked cells are grey and hatched.
 
     A token too long for its cell is shortened there and stands in full in the hover text. The scale is centred
@@ -39,7 +39,7 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
         tokens: B rows of token strings, of any lengths.
         values: B rows of numbers, one a token; None or NaN where there is none.
         mask: B rows of 0 or 1, one a token; 0 greys the cell out and takes its value off the scale.
-        row_labels: B names for the rows.
+        row_labels: B names for the rows. x_title: in place of "position in the completion (tokens)".
     Raises:
         ValueError: on an empty or ragged input: the row and both lengths are named.
 
@@ -78,7 +78,8 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
     )
     if hidden:
         _add_masked(fig, hidden, size)
-    fig.update_xaxes(title_text="position in the completion (tokens)", range=[-0.5, width - 0.5], showgrid=False)
+    x_title = x_title or "position in the completion (tokens)"
+    fig.update_xaxes(title_text=x_title, range=[-0.5, width - 0.5], showgrid=False)
     fig.update_xaxes(dtick=1 if width <= 30 else None, tick0=0)
     rows = list(range(len(tokens)))
     fig.update_yaxes(tickvals=rows, ticktext=labels, range=[len(rows) - 0.5, -0.5], showgrid=False)

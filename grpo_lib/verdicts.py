@@ -109,4 +109,11 @@ def _values(value):
 
 
 def _show(case):
-    return "the arguments " + ", ".join(_values(a) if hasattr(a, "__len__") and len(a) < 13 else repr(a) for a in case)
+    return "the arguments " + ", ".join(map(_shown, case))
+
+
+def _shown(argument):
+    if isinstance(argument, list) and any(isinstance(item, str) for item in argument):
+        text = repr(argument)
+        return text if len(text) <= 100 else f"{text[:100]}…"
+    return _values(argument) if hasattr(argument, "__len__") and len(argument) < 13 else repr(argument)

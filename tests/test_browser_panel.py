@@ -8,7 +8,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed (
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed (pip install 'grpo_lib[dev]')")
 pytest.importorskip("notebook", reason="Notebook 7 is not installed (pip install 'grpo_lib[dev]')")
 
-from jupyter_pages import FLAGS, drag, open_page, readout, run_cell, serve, slider  # noqa: E402
+from jupyter_pages_panel import FLAGS, drag, open_page, readout, run_cell, serve, slider  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
 pytestmark = pytest.mark.browser

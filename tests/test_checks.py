@@ -3,7 +3,19 @@ import inspect
 import numpy as np
 import pytest
 
-from grpo_lib import bandit_checks, checks, loss_checks, rest_checks, token_checks, verdicts
+from grpo_lib import (
+    bandit_checks,
+    checks,
+    logprob_checks,
+    loss_checks,
+    mask_checks,
+    rest_checks,
+    reward_exercises,
+    sampling_checks,
+    token_checks,
+    variant_checks,
+    verdicts,
+)
 
 ALL = [getattr(checks, name) for name in checks.__all__]
 
@@ -19,7 +31,17 @@ def judged(monkeypatch):
             seen.update(reference=reference, cases=cases, slips=slips)
             return verdicts.judge(exercise, attempt, reference, cases, slips, **options)
 
-        for module in (bandit_checks, loss_checks, rest_checks, token_checks):
+        for module in (
+            bandit_checks,
+            logprob_checks,
+            loss_checks,
+            mask_checks,
+            rest_checks,
+            reward_exercises,
+            sampling_checks,
+            token_checks,
+            variant_checks,
+        ):
             monkeypatch.setattr(module, "judge", spy)
         check(lambda *a: None)
         return seen
@@ -68,7 +90,17 @@ def test_an_attempt_in_place_is_judged_fairly_and_spoils_nothing():
 def test_every_check_is_public_and_documented():
     functions = {
         name
-        for module in (bandit_checks, loss_checks, rest_checks, token_checks)
+        for module in (
+            bandit_checks,
+            logprob_checks,
+            loss_checks,
+            mask_checks,
+            rest_checks,
+            reward_exercises,
+            sampling_checks,
+            token_checks,
+            variant_checks,
+        )
         for name, f in vars(module).items()
         if inspect.isfunction(f) and name.startswith("check_")
     }

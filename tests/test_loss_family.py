@@ -331,3 +331,27 @@ def test_grpo_loss_takes_every_variant(loss_type):
     assert torch.isfinite(gradient(model)).all()
     with pytest.raises(TypeError, match="unexpected keyword argument 'epsilom'"):
         grpo_loss(model, None, CountingTokenizer(), samples, lengths, 0.0, epsilom=0.1)
+
+
+@pytest.mark.parametrize(
+    ("mask_lengths", "advantages", "expected"),
+    [((1, 3), (1.0, -1.0), 0.5), ((3, 1), (2.0, -1.0), -1.25)],
+    ids=["S02", "S14"],
+)
+def test_a_mean_over_tokens_is_not_the_mean_over_completions(mask_lengths, advantages, expected):
+    mask = torch.tensor([[int(t < n) for t in range(3)] for n in mask_lengths])
+    for loss_type in ("bnpo", "dapo"):
+        loss, _ = policy_loss(
+            torch.zeros(2, 3), None, None, torch.tensor(advantages), mask, beta=0.0, loss_type=loss_type
+        )
+        assert math.isclose(loss.item(), expected, rel_tol=1e-6)
+
+
+def test_one_ratio_a_completion_is_a_variant_of_its_own():  # S04
+    old, new = torch.tensor([[0.5, 0.4, 0.2]]).log(), torch.tensor([[0.55, 0.36, 0.30]]).log()
+    up, one = torch.tensor([1.0]), torch.ones(1, 3)
+    token, _ = policy_loss(new, old, None, up, one, beta=0.0)
+    sequence, watch = policy_loss(new, old, None, up, one, beta=0.0, importance_sampling_level="sequence")
+    assert math.isclose(token.item(), -(1.1 + 0.9 + 1.2) / 3, rel_tol=1e-6)
+    assert math.isclose(sequence.item(), -((1.1 * 0.9 * 1.5) ** (1 / 3)), rel_tol=1e-6)
+    assert not watch["clipped"].any()  # the plain product, 1.485, would be

@@ -1,0 +1,98 @@
+"""A Jupyter server of this interpreter, and its pages in a real Chromium, as the browser tests need them."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+
+import grpo_lib
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(grpo_lib.__file__)))
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FRONTS = {"lab": "lab/tree/lab.ipynb?reset", "notebook": "notebooks/notebook.ipynb"}
+
+
+@contextmanager
+def serve(work, cells):
+    """Serve a folder with one notebook of these cells for each front end; gives the server's address."""
+    cells = [
+        dict(cell_type="code", id=f"c{i}", metadata={}, outputs=[], execution_count=None, source=cell)
+        for i, cell in enumerate(cells)
+    ]
+    kernel = dict(name="python3", display_name="Python 3", language="python")
+    book = dict(cells=cells, metadata=dict(kernelspec=kernel), nbformat=4, nbformat_minor=5)
+    for name in FRONTS:
+        (work / f"{name}.ipynb").write_text(json.dumps(book))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folders = {f"JUPYTER_{kind}_DIR": str(work / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    folders["JUPYTERLAB_SETTINGS_DIR"] = str(work / "settings")
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+    command += [f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token="]
+    environment = {**os.environ, **folders, "PATH": path, "PYTHONPATH": ROOT}
+    with open(work / "server.log", "w") as log:
+        server = subprocess.Popen([*command, f"--ServerApp.root_dir={work}"], stdout=log, stderr=log, env=environment)
+    try:
+        yield _answering(f"http://127.0.0.1:{port}", server, work / "server.log")
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _answering(base, server, log):
+    for _ in range(300):
+        if server.poll() is not None:
+            break
+        try:
+            urllib.request.urlopen(base + "/api", timeout=5)
+            return base
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"the Jupyter server did not answer:\n{log.read_text()[-3000:]}")
+
+
+def open_page(browser, address, front, size=(1280, 1000)):
+    """A page of the notebook, its kernel ready to be asked."""
+    page = browser.new_page(viewport=dict(width=size[0], height=size[1]))
+    page.set_default_timeout(60_000)
+    page.goto(f"{address}/{FRONTS[front]}")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.locator(".jp-Notebook-ExecutionIndicator, .jp-NotebookKernelStatus").first.wait_for(state="attached")
+    page.wait_for_timeout(3000)
+    return page
+
+
+def run_cell(page, index):
+    """Run one cell of the notebook; does not wait for its end."""
+    page.locator(".jp-Notebook .jp-Cell").nth(index).locator(".jp-InputPrompt").click()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Enter")
+
+
+def slider(page, description):
+    """The (handle, track) of the slider with this description."""
+    row = page.locator(".widget-slider", has=page.locator("label", has_text=description))
+    return row.locator(".noUi-handle"), row.locator(".noUi-base")
+
+
+def readout(page, description):
+    """The number that stands beside a slider."""
+    row = page.locator(".widget-slider", has=page.locator("label", has_text=description))
+    return float(row.locator(".widget-readout").inner_text())
+
+
+def drag(page, description, fraction):
+    """Pull a slider's handle with the mouse to a place on its track, from 0 to 1, and let go."""
+    handle, track = slider(page, description)
+    handle.scroll_into_view_if_needed()
+    start, box = handle.bounding_box(), track.bounding_box()
+    page.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + fraction * box["width"], start["y"] + start["height"] / 2, steps=5)
+    page.mouse.up()
