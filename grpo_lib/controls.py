@@ -6,11 +6,12 @@ NO_CLIP = "none"  # a menu's value cannot be None
 CLIPS = {"0.05": 0.05, "0.1": 0.1, "0.2": 0.2, "0.2 down, 0.28 up": (0.2, 0.28), "0.5": 0.5, "no clip": NO_CLIP}
 BASELINES = {"mean of the group": "mean", "mean of the others": "loo"}
 KL_DIRECTIONS = {"KL(π‖ref), reverse": "reverse", "KL(ref‖π), forward": "forward"}
-KEYS = (
-    '<div style="opacity:.75;font-size:11px;line-height:1.4">Keyboard: Tab to a slider, then Shift+← →, PageUp, '
-    "PageDown, Home or End, or type into the number beside it. Plain ← → work in JupyterLab, not in Notebook 7. "
-    "A menu: Space opens it, ↑ ↓ and Enter choose. A button: Space.</div>"
+SLIDER_KEYS = (
+    "Tab to a slider, then Shift+← →, PageUp, PageDown, Home or End, or type into the number beside it, then Enter: so "
+    "in JupyterLab and in Notebook 7. Plain ← → only in JupyterLab."
 )
+MENU_KEYS = "A menu: Space opens it, ↑ ↓ and Enter choose."
+BUTTON_KEYS = "A button or a box to tick: Space."
 
 
 def setting_controls(*, beta, learning_rate, num_samples, updates_per_rollout, normalise, baseline, kl_direction, clip):
@@ -69,6 +70,12 @@ def check_on_controls(controls, values, *, instead="explore_bandit takes any val
             raise ValueError(f"{name} must lie on its control, from {low:g} to {high:g}, got {value!r}; {instead}")
 
 
+def keys_line(*before):
+    """The line under the controls that says which keys work; sentences of one's own come before it."""
+    text = " ".join([*before, "Keyboard:", SLIDER_KEYS, MENU_KEYS, BUTTON_KEYS])
+    return widgets.HTML(f'<div style="opacity:.8;font-size:11px;line-height:1.4">{text}</div>')
+
+
 def action_buttons(one_step, whole_run, reset):
     """The three buttons; each argument is called without arguments when its button is pressed."""
     looks = [
@@ -88,12 +95,12 @@ def compare_toggle():
     return widgets.ToggleButton(False, description="Compare", icon="columns", tooltip=tip, layout={"width": "100px"})
 
 
-def arrange(settings, others, buttons):
-    """Settings in two columns that wrap on a narrow page, the number boxes and buttons in a row below."""
+def arrange(settings, others, buttons, *shown):
+    """Settings in two columns that wrap on a narrow page, boxes and buttons in a row below, then what is `shown`."""
     rows = list(settings.values())
     wrap = {"flex_flow": "row wrap", "align_items": "flex-start"}
     columns = widgets.HBox(
         [widgets.VBox(column, layout={"max_width": "100%"}) for column in (rows[:4], rows[4:])], layout=wrap
     )
     below = widgets.HBox([*others.values(), widgets.HBox(buttons, layout={"flex_flow": "row wrap"})], layout=wrap)
-    return widgets.VBox([columns, below, widgets.HTML(KEYS)])
+    return widgets.VBox([columns, below, keys_line(), *shown])

@@ -2,19 +2,16 @@
 
 import ipywidgets as widgets
 
+from grpo_lib.controls import keys_line
 from grpo_lib.inspection import DEFAULTS
 from grpo_lib.losses import LEVELS, LOSS_TYPES
 
-__all__ = ["KEYS", "NONE", "arrange", "compare_menu", "loss_controls", "match_variant", "place_controls", "point_at"]
+__all__ = ["NONE", "arrange", "compare_menu", "loss_controls", "match_variant", "place_controls", "point_at"]
 
 NONE = "none"  # a menu's value cannot be None
 UPPER = {"as below": NONE, "0.28": 0.28, "0.4": 0.4, "1": 1.0, "4": 4.0}
 DELTA = {"none": NONE, "1.5": 1.5, "2": 2.0, "4": 4.0}
 COMPARE = {"with plain GRPO": "plain", "with the setting before": "before"}
-KEYS = (
-    '<div style="opacity:.75;font-size:11px;line-height:1.4">Keyboard: Tab to a menu, then Space, ↑ ↓ and Enter; Tab '
-    "to a slider, then Shift+← →, PageUp, PageDown, Home or End, or type into the number beside it.</div>"
-)
 
 
 def _look(description, width="278px", **more):
@@ -105,8 +102,8 @@ def _short(text, longest=34):
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def arrange(place, loss, compare):
-    """Three columns that wrap on a narrow page, and the line about the keys."""
+def arrange(place, loss, compare, *shown):
+    """Three columns that wrap on a narrow page, the line about the keys, then what is `shown`."""
     columns = [
         [*place.values(), compare],
         [loss[name] for name in ("loss_type", "importance_sampling_level", "beta", "bias_correction_kl")],
@@ -114,4 +111,4 @@ def arrange(place, loss, compare):
     ]
     wrap = {"flex_flow": "row wrap", "align_items": "flex-start"}
     boxes = [widgets.VBox(column, layout={"max_width": "100%"}) for column in columns]
-    return widgets.VBox([widgets.HBox(boxes, layout=wrap), widgets.HTML(KEYS)])
+    return widgets.VBox([widgets.HBox(boxes, layout=wrap), keys_line(), *shown])

@@ -1,11 +1,10 @@
-"""What stands under and over the curves of a live panel, as HTML text: samples, changes, where the run is, an error."""
+"""What stands under and over the curves of a live panel, as HTML text: samples, changes, where the run is."""
 
-import traceback
 from html import escape
 
 from grpo_lib.live_chart import NAMES, STEERED
 
-__all__ = ["changes_html", "error_html", "newest_samples", "samples_html", "status_html"]
+__all__ = ["changes_html", "newest_samples", "samples_html", "status_html"]
 
 LONGEST = 400  # characters of a prompt or a completion that are shown
 
@@ -96,14 +95,6 @@ def changes_html(changes, most=6):
     earlier = [f"… {len(numbered) - most} earlier"] if len(numbered) > most else []
     lines = " &nbsp;·&nbsp; ".join(earlier + numbered[-most:])
     return f'<div class="live-changes" style="font-size:12px;line-height:1.5">{lines}</div>' if lines else ""
-
-
-def error_html(error):
-    """An exception in red, with where it happened folded away."""
-    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    where = f"<details><summary>where</summary><pre>{escape(trace)}</pre></details>"
-    name = escape(f"{type(error).__name__}: {error}")
-    return f'<div role="alert" style="color:#d32f2f;line-height:1.5"><b>{name}</b>{where}</div>'
 
 
 def _row(row, one):

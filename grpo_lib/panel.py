@@ -4,34 +4,37 @@ panel = LivePanel(load_tiny_policy, load_addition("train"), settings, reward_fun
 panel.show()      # train with the buttons, move the sliders
 panel.run(20)     # or take steps at once, without any front end
 panel.figure()    # what a saved notebook keeps
+panel.inspect()   # the newest step in the rollout inspector
 """
 
 from dataclasses import replace
 from functools import partial
 
-from IPython.display import display
-
 from grpo_lib._arguments import check_count
 from grpo_lib.controls import check_on_controls
+from grpo_lib.held_run import HeldRun
 from grpo_lib.live_cells import close_earlier, made_here
-from grpo_lib.live_chart import STEERED, live_figure
+from grpo_lib.live_chart import STEERED
 from grpo_lib.live_run import LiveRun
-from grpo_lib.panel_controls import arrange_panel, close_tree, panel_buttons, panel_sliders
+from grpo_lib.panel_controls import arrange_panel, panel_buttons, panel_sliders
 from grpo_lib.panel_view import PanelView
 from grpo_lib.records import GRPOSettings
+from grpo_lib.redrawing import close_tree, show_box
 from grpo_lib.rewards import combined_reward
 from grpo_lib.run import GRPORun
 
 __all__ = ["LivePanel"]
 
 
-class LivePanel:
+class LivePanel(HeldRun):
     """Start, pause, step, resume and reset a GRPO run; beta, learning rate, temperature and group size while it trains.
 
     Put it on a cell's last line, or call `show()`. It trains in the kernel's event loop, so the kernel answers to
     sliders and to other cells between two steps. A slider acts from the next step on; that step's record holds the new
     value, and the curves are marked. An error in a step stops the run and is shown. A cell that is run again closes the
     panel it made before; of several panels only the one started last trains.
+
+    *Inspect* opens the rollout inspector below, on the newest step; so does `inspect()`, in a cell of its own.
 
     The frozen start is always kept (`track_kl=True`), so that the KL is measured, and beta can be raised, from 0 on.
 
@@ -43,7 +46,8 @@ class LivePanel:
         on_step: a function, or a list of them, see `on_step`.
     Attributes:
         beta, learning_rate, temperature, num_generations: the sliders; set their `.value` from code as well.
-        box: the whole panel as a widget. error: what stopped the run, or None.
+        training, model, tokenizer, history, rollout, changes: the run as it stands, see `HeldRun`.
+        box: the whole panel as a widget. error: what stopped the run, or None. running: whether it trains.
     Raises:
         TypeError: if model_factory cannot be called. ValueError: on a setting no slider can show, and whatever
         `GRPORun` refuses.
@@ -89,6 +93,7 @@ class LivePanel:
             max_steps=max_steps,
         )
         actions = dict(start=self.start, pause=self.pause, one_step=lambda: self.run(1), reset=self.reset)
+        actions["inspect"] = self._open_inspector
         self._buttons = panel_buttons(**{name: partial(self._live.post, action) for name, action in actions.items()})
         self.box = arrange_panel(self._sliders, self._buttons, *self._view.widgets)
         for callback in [on_step] if callable(on_step) else on_step:
@@ -97,46 +102,6 @@ class LivePanel:
             slider.observe(self._moved, "value")
         made_here(self)
         self._draw()
-
-    # --- what it holds
-
-    @property
-    def training(self):
-        """The `GRPORun` of now; `reset` makes a new one."""
-        if self._live.training is None:
-            raise RuntimeError("the last reset failed, so there is no run: see panel.error, mend it, panel.reset()")
-        return self._live.training
-
-    @property
-    def model(self):
-        return self.training.model
-
-    @property
-    def tokenizer(self):
-        return self.training.tokenizer
-
-    @property
-    def rollout(self):
-        """The `Rollout` of the newest step, or None before the first one."""
-        return self.training.rollout
-
-    @property
-    def history(self):
-        """The `StepRecord`s of all steps since the start or the last reset."""
-        return self.training.history
-
-    @property
-    def changes(self):
-        """The changes of settings that were obeyed, oldest first; each knows its step, name, old and new value."""
-        return self._live.changes
-
-    @property
-    def error(self):
-        return self._live.error
-
-    @property
-    def running(self):
-        return self._live.going
 
     @property
     def max_steps(self):
@@ -152,7 +117,7 @@ class LivePanel:
     def show(self):
         """Display the panel. Shown again, it is a second view of the same run."""
         self._live.come_home()
-        display(self.box)
+        show_box(self.box, "LivePanel()", self._view.html)
 
     _ipython_display_ = show
 
@@ -173,7 +138,7 @@ class LivePanel:
 
     def reset(self):
         """Go back to the start: a new model, empty history, sliders and random streams as they were at first."""
-        self._live.reset(before=self._put_sliders_back)
+        self._live.reset(before=self._back_to_start)
 
     def on_step(self, callback, remove=False):
         """Call `callback(run, record)` after every step, run being `training`; with remove=True no longer.
@@ -188,16 +153,11 @@ class LivePanel:
         else:
             self._live.callbacks.append(callback)
 
-    def figure(self):
-        """The curves so far as a Plotly figure: put it into the next cell, a saved notebook keeps no live panel."""
-        return live_figure(self.history, self.changes)
-
     def close(self):
         """Stop, and take the panel off the page; model, history and figure stay. Called again, does nothing."""
         if not self._live.closed:
             self._live.close()
-            for slider in self._sliders.values():
-                slider.unobserve_all()
+            self._view.put_inspector(None)
             close_tree(self.box)
 
     # --- inside
@@ -205,7 +165,11 @@ class LivePanel:
     def _values(self):
         return {name: slider.value for name, slider in self._sliders.items()}
 
-    def _put_sliders_back(self):
+    def _open_inspector(self):
+        self._view.put_inspector(self.inspect(), f"Step {len(self.history)}, after its update")
+
+    def _back_to_start(self):
+        self._view.put_inspector(None)
         for name, value in self._start.items():
             self._sliders[name].value = value
 
@@ -215,6 +179,8 @@ class LivePanel:
     def _draw(self):
         self._view.draw(self._live, self._values())
         self._buttons["start"].description = "Resume" if self._live.taken else "Start"
+        if "inspect" in self._buttons:
+            self._buttons["inspect"].disabled = not self._live.taken
 
     def _draw_status(self):
         self._view.draw_status(self._live, self._values())

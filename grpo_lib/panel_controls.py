@@ -4,17 +4,15 @@ import sys
 
 import ipywidgets as widgets
 
-__all__ = ["KEYS", "arrange_panel", "close_tree", "panel_buttons", "panel_sliders"]
+from grpo_lib.controls import keys_line
 
-KEYS = (
-    '<div style="opacity:.8;font-size:11px;line-height:1.4">A slider acts from the next step on. Keyboard: Tab to a '
-    "slider, then Shift+← →, PageUp, PageDown, Home or End, or type into the number beside it, then Enter: so in "
-    "JupyterLab and in Notebook 7. Plain ← → only in JupyterLab. A button: Space.</div>"
-)
+__all__ = ["arrange_panel", "panel_buttons", "panel_sliders"]
+
 LOOKS = {
     "start": dict(description="Start", icon="play", button_style="primary", tooltip="Train on until paused"),
     "pause": dict(description="Pause", icon="pause", tooltip="Stop after the step that is being taken"),
     "one_step": dict(description="One step", icon="step-forward", tooltip="Pause, and take one step"),
+    "inspect": dict(description="Inspect", icon="search", tooltip="Open the newest step in the rollout inspector"),
     "reset": dict(description="Reset", icon="undo", tooltip="Back to the first weights and settings"),
 }
 
@@ -41,9 +39,14 @@ def panel_sliders(*, beta, learning_rate, temperature, num_generations):
 
 
 def panel_buttons(**actions):
-    """The buttons start, pause, one_step and reset: name → widget; each action is called without arguments."""
+    """The buttons of `LOOKS`: name → widget; each action is called without arguments.
+
+    On Colab without *Inspect*: a figure that is drawn outside of a cell and a callback does not arrive there.
+    """
     buttons = {}
     for name, look in LOOKS.items():
+        if name == "inspect" and "google.colab" in sys.modules:
+            continue
         buttons[name] = widgets.Button(layout={"width": "100px"}, **look)
         buttons[name].on_click(lambda _, action=actions[name]: action())
     return buttons
@@ -54,7 +57,7 @@ def arrange_panel(sliders, buttons, *shown):
     rows, wrap = list(sliders.values()), {"flex_flow": "row wrap", "align_items": "flex-start"}
     columns = [widgets.VBox(column, layout={"max_width": "100%"}) for column in (rows[:2], rows[2:])]
     buttons = widgets.HBox(list(buttons.values()), layout={"flex_flow": "row wrap"})
-    controls = [buttons, widgets.HBox(columns, layout=wrap), widgets.HTML(KEYS)]
+    controls = [buttons, widgets.HBox(columns, layout=wrap), keys_line("A slider acts from the next step on.")]
     if "google.colab" in sys.modules:
         controls.append(_heartbeat())
     return widgets.VBox([*controls, *shown])
@@ -64,12 +67,3 @@ def _heartbeat():
     """A Play widget: its ticks are messages, for a page that shows what was drawn only when one is handled."""
     hint = widgets.Label("If the curves stand still while it trains, press ▶ here, once.")
     return widgets.HBox([widgets.Play(min=0, max=10**6, interval=300), hint])
-
-
-def close_tree(widget):
-    """Close a widget, what it contains, and the layout and style of each: every one of them has a comm of its own."""
-    for child in getattr(widget, "children", ()):
-        close_tree(child)
-    for part in (getattr(widget, "style", None), getattr(widget, "layout", None), widget):
-        if isinstance(part, widgets.Widget):
-            part.close()

@@ -3,18 +3,20 @@
 import ipywidgets as widgets
 
 from grpo_lib.live_chart import live_chart
-from grpo_lib.live_table import changes_html, error_html, newest_samples, samples_html, status_html
+from grpo_lib.live_table import changes_html, newest_samples, samples_html, status_html
+from grpo_lib.redrawing import close_tree, error_html
 
 __all__ = ["PanelView"]
 
 
 class PanelView:
-    """Five HTML widgets over the pure functions of `live_chart` and `live_table`; a redraw sets their texts."""
+    """Five HTML widgets over the pure functions of `live_chart` and `live_table`, and a place for an inspector."""
 
     def __init__(self):
         self.status, self.message, self.chart = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.changes, self.samples = widgets.HTML(), widgets.HTML()
-        self.widgets = (self.status, self.message, self.chart, self.changes, self.samples)
+        self.place, self.inspector = widgets.VBox(), None
+        self.widgets = (self.status, self.message, self.chart, self.changes, self.samples, self.place)
 
     def draw(self, live, asked):
         """Draw the state of `live`, a `LiveRun`; asked: the settings the sliders stand at."""
@@ -34,3 +36,19 @@ class PanelView:
             return
         state = "training" if live.going else "stopped by an error" if live.error is not None else None
         self.status.value = status_html(live.training.history, live.pending(asked), state, live.max_steps)
+
+    def put_inspector(self, inspector, title=""):
+        """Show a `RolloutInspector` at the bottom, in place of the one before; None only takes that away."""
+        (before, self.inspector), shown = (self.inspector, inspector), self.place.children
+        self.place.children = ()
+        if before is not None:
+            before.close()
+            close_tree(shown[0])
+        if inspector is not None:
+            inspector.prepare()
+            self.place.children = (widgets.HTML(f"<b>{title}</b>"), inspector.box)
+
+    @property
+    def html(self):
+        """What is drawn now, as one text."""
+        return "".join(part.value for part in self.widgets if isinstance(part, widgets.HTML))

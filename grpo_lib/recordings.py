@@ -5,10 +5,9 @@
 records the shipped one again.
 """
 
-import copy
 import itertools
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 from importlib import resources
 from pathlib import Path
 
@@ -139,12 +138,9 @@ def record_training(num_steps=NUM_STEPS, **settings):
     model, tokenizer = load_tiny_policy()
     settings = GRPOSettings(**{**SOURCE, **settings})
     run = GRPORun(model, tokenizer, load_addition("train"), settings, reward_function=addition_reward)
-    for _ in itertools.islice(run, num_steps - 1):
+    for _ in itertools.islice(run, num_steps):
         pass
-    sampled_by = copy.deepcopy(model)
-    next(run)
-    rollout = replace(run.rollout, old_log_probs=score_rollout(sampled_by, run.rollout))
-    return record_rollout(model, tokenizer, rollout, max_completion_length=settings.max_completion_length)
+    return record_rollout(model, tokenizer, run.rollout, max_completion_length=settings.max_completion_length)
 
 
 if __name__ == "__main__":

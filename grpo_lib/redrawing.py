@@ -1,33 +1,44 @@
-"""What a panel of controls over a plain function needs: gather events, redraw, show errors, show itself."""
+"""What every panel of controls needs: gather events, redraw, show figures and errors, close without a trace.
+
+Only ipywidgets' own classes, as versions 7.7 and 8 both have them.
+"""
 
 import asyncio
+import json
 import sys
 import traceback
 from html import escape
 
 import ipywidgets as widgets
-from IPython.display import display
+from IPython.display import HTML, clear_output, display
 
-from grpo_lib.widgets import QUIET
+from grpo_lib.live_cells import close_earlier, made_here
+from grpo_lib.plot_style import alt_text
 
-__all__ = ["RedrawnPanel"]
+__all__ = ["RedrawnPanel", "close_tree", "error_html", "show_box", "show_figure"]
 
+QUIET = 0.06  # seconds after a redraw in which further events are gathered into the next one
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class RedrawnPanel:
     """Controls and what they lead to; a subclass sets `box`, and draws in `_draw`.
 
-    A burst of events leads to one redraw, in the kernel's event loop. What a redraw raises is kept in `error` and
-    stands in red in `message`. Where a notebook is read without a front end for widgets, `_static_html` stands in.
+    The first event of a burst is drawn at once, the others together, in the kernel's event loop. What a redraw raises
+    is kept in `error` and stands in red in `message`. Where a notebook is read without a front end for widgets,
+    `_static_html` stands in. A cell that is run again closes the panels it made before.
 
     Attributes:
         box: the widget that holds everything. message: an `ipywidgets.HTML` for errors. error: of the last redraw.
+        closed: whether `close` was called.
     """
 
     def __init__(self):
+        close_earlier()
         self._loop, self._pending, self._held, self._stale = None, False, False, True
-        self.message, self.error, self.box = widgets.HTML(), None, None
+        self._drawn_at = -QUIET
+        self.message, self.error, self.box, self.closed = widgets.HTML(), None, None, False
+        made_here(self)
 
     def _draw(self):
         """Compute and show what the controls ask for."""
@@ -39,49 +50,113 @@ class RedrawnPanel:
 
     def show(self):
         """Display the panel. Shown again, it is a second view of the same controls."""
-        colab = "google.colab" in sys.modules
-        try:  # inside a kernel redraws are gathered in its event loop; on Colab an Output needs them in the callback
-            self._loop = None if colab else asyncio.get_running_loop()
-        except RuntimeError:
-            self._loop = None
-        if colab:  # there an Output captures only what is shown after it
-            display(self.box)
+        if "google.colab" in sys.modules:  # there an Output captures only what is shown after it
+            self._check_open()
+            show_box(self.box, "")
             self._redraw()
             return
-        self._redraw()
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        text = f"{type(self).__name__}()" if self.error is None else f"{type(self.error).__name__}: {self.error}"
-        data = {"text/plain": text, VIEW: view}
-        if self.error is None:
-            data["text/html"] = self._static_html()
-        display(data, raw=True)
+        self.prepare()
+        bad = self.error
+        text = f"{type(self).__name__}()" if bad is None else f"{type(bad).__name__}: {bad}"
+        show_box(self.box, text, self._static_html() if bad is None else None)
 
     _ipython_display_ = show
+
+    def prepare(self):
+        """Draw, and from now on gather redraws: `box` is then ready to be shown, alone or inside another one."""
+        self._check_open()
+        try:  # inside a kernel redraws are gathered in its event loop; on Colab an Output needs them in the callback
+            self._loop = None if "google.colab" in sys.modules else asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = None
+        self._redraw()
+
+    def close(self):
+        """Take the panel off the page for good; what it drew last stays readable. Called again, does nothing."""
+        if not self.closed:
+            self.closed = True
+            close_tree(self.box)
 
     def _current(self):
         """Bring what is shown up to date; raise what the redraw raised."""
         if self._stale:
+            self._check_open()
             self._redraw()
         if self.error is not None:
             raise self.error
 
     def _changed(self, _=None):
-        if self._held:
+        if self._held or self.closed:
             return
         self._stale = True
         if self._loop is None or not self._loop.is_running():
             self._redraw()
-        elif not self._pending:  # the first event of a burst; the callback may run in another thread than the loop
+        elif not self._pending:  # others have their redraw coming; the callback may run in another thread than the loop
             self._pending = True
-            self._loop.call_soon_threadsafe(self._loop.call_later, QUIET, self._redraw)
+            wait = max(0.0, self._drawn_at + QUIET - self._loop.time())
+            self._loop.call_soon_threadsafe(self._loop.call_later, wait, self._redraw)
 
     def _redraw(self):
-        self._pending = self._stale = False
+        self._pending = False
+        if self.closed:  # while the redraw waited
+            return
+        self._stale = False
         try:
             self._draw()
             self.error, self.message.value = None, ""
         except Exception as error:  # a callback's exception is lost in a log nobody reads
-            self.error = error
-            trace = f"<details><summary>where</summary><pre>{escape(traceback.format_exc())}</pre></details>"
-            name = f"{type(error).__name__}: {error}"
-            self.message.value = f'<div role="alert" style="color:#d32f2f"><b>{escape(name)}</b>{trace}</div>'
+            self.error, self.message.value = error, error_html(error)
+        if self._loop is not None:
+            self._drawn_at = self._loop.time()
+
+    def _check_open(self):
+        if self.closed:
+            raise RuntimeError(f"this {type(self).__name__} is closed: make a new one")
+
+
+def show_box(box, text, html=None):
+    """Display a widget; where no front end draws widgets, `html` stands in, or `text`."""
+    if "google.colab" in sys.modules:
+        display(box)
+        return
+    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
+    data = {"text/plain": text, VIEW: view}
+    display(data if html is None else {**data, "text/html": html}, raw=True)
+
+
+def show_figure(out, figure):
+    """Put a figure into an `ipywidgets.Output`, in place of what it showed.
+
+    On Colab each output is a page of its own: there the figure travels as HTML that loads plotly.js by itself.
+    Elsewhere it is the Plotly MIME bundle, set in one message: it needs no network, and any thread may set it.
+    """
+    if "google.colab" in sys.modules:
+        with out:
+            clear_output(wait=True)
+            display(HTML(figure.to_html(include_plotlyjs="cdn", full_html=False)))
+        return
+    content = json.loads(figure.to_json())
+    content["config"] = {"displaylogo": False, "responsive": True}
+    data = {"application/vnd.plotly.v1+json": content, "text/plain": alt_text(figure)}
+    out.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+
+
+def error_html(error):
+    """An exception in red, with where it happened folded away."""
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    where = f"<details><summary>where</summary><pre>{escape(trace)}</pre></details>"
+    name = escape(f"{type(error).__name__}: {error}")
+    return f'<div role="alert" style="color:#d32f2f;line-height:1.5"><b>{name}</b>{where}</div>'
+
+
+def close_tree(widget):
+    """Close a widget, what it contains, and the layout and style of each: every one of them has a comm of its own.
+
+    Nobody observes them any longer.
+    """
+    for child in getattr(widget, "children", ()):
+        close_tree(child)
+    for part in (getattr(widget, "style", None), getattr(widget, "layout", None), widget):
+        if isinstance(part, widgets.Widget):
+            part.unobserve_all()
+            part.close()

@@ -14,8 +14,7 @@ from grpo_lib.inspector_controls import (
 )
 from grpo_lib.losses import LOSS_TYPES
 from grpo_lib.recordings import load_recorded_rollout
-from grpo_lib.redrawing import RedrawnPanel
-from grpo_lib.widgets import show_figure
+from grpo_lib.redrawing import RedrawnPanel, show_figure
 
 __all__ = ["RolloutInspector"]
 
@@ -66,9 +65,8 @@ class RolloutInspector(RedrawnPanel):
         self.out, self.table, self.story = widgets.Output(), widgets.HTML(), widgets.HTML()
         self.changes = widgets.HTML()
         self.out.layout.min_height = "350px"  # so that the page does not jump between two figures
-        controls = arrange(self._place, self._loss, self.compare)
         shown = [self.message, self.changes, self.out, self.story, self.table]
-        self.box = widgets.VBox([*controls.children, *shown])
+        self.box = arrange(self._place, self._loss, self.compare, *shown)
 
     @property
     def recording(self):

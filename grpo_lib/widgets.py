@@ -1,17 +1,11 @@
 """Sliders over the plain functions of `explore`: the bandit explorer.
 
-Only ipywidgets' own classes, as versions 7.7 and 8 both have them. Every lesson also works without a front end, by
-calling `explore_bandit`, `explore_bandit_step` and `compare_bandits`.
+Every lesson also works without a front end, by calling `explore_bandit`, `explore_bandit_step` and `compare_bandits`.
 """
 
-import asyncio
-import json
-import sys
-import traceback
 from html import escape
 
 import ipywidgets as widgets
-from IPython.display import HTML, clear_output, display
 
 from grpo_lib.controls import (
     NO_CLIP,
@@ -31,30 +25,12 @@ from grpo_lib.explore import (
     explore_step,
 )
 from grpo_lib.plot_style import alt_text
+from grpo_lib.redrawing import RedrawnPanel, show_figure
 
-__all__ = ["BanditExplorer", "compare_bandits", "explore_bandit", "explore_bandit_step", "show_figure"]
-
-QUIET = 0.06  # seconds in which further slider events are gathered into one redraw
-
-
-def show_figure(out, figure):
-    """Put a figure into an `ipywidgets.Output`, in place of what it showed.
-
-    On Colab each output is a page of its own: there the figure travels as HTML that loads plotly.js by itself.
-    Elsewhere it is the Plotly MIME bundle, set in one message: it needs no network, and any thread may set it.
-    """
-    if "google.colab" in sys.modules:
-        with out:
-            clear_output(wait=True)
-            display(HTML(figure.to_html(include_plotlyjs="cdn", full_html=False)))
-        return
-    content = json.loads(figure.to_json())
-    content["config"] = {"displaylogo": False, "responsive": True}
-    data = {"application/vnd.plotly.v1+json": content, "text/plain": alt_text(figure)}
-    out.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+__all__ = ["BanditExplorer", "compare_bandits", "explore_bandit", "explore_bandit_step"]
 
 
-class BanditExplorer:
+class BanditExplorer(RedrawnPanel):
     """Controls for every setting of the bandit; one step at a time, a whole run, or two settings side by side.
 
     Put it on a cell's last line, or call `show()`. Moving a slider trains anew from the same seed and redraws what is
@@ -95,8 +71,8 @@ class BanditExplorer:
         clip=0.2,
         **options,
     ):
-        self._options, self._loop, self._pending, self._held = options, None, False, False
-        self._step, self._shown, self._kept, self.error = 0, None, None, None  # step 0: the whole run is in sight
+        super().__init__()
+        self._options, self._step, self._shown, self._kept = options, 0, None, None  # step 0: the whole run is in sight
         settings = setting_controls(
             beta=beta,
             learning_rate=learning_rate,
@@ -120,34 +96,20 @@ class BanditExplorer:
             control.observe(self._changed, "value")
         self.compare.observe(self._keep, "value")
         one_step, run, reset = action_buttons(self.one_step, self.whole_run, self.reset)
-        self.message, self.table, self.out = widgets.HTML(), widgets.HTML(), widgets.Output()
+        self.table, self.out = widgets.HTML(), widgets.Output()
         self.out.layout.min_height = "395px"  # so that the page does not jump between two figures
-        controls = arrange(settings, others, [one_step, run, self.compare, reset])
-        self.box = widgets.VBox([*controls.children, self.message, self.out, self.table])
-        self._stale = True
-
-    def show(self):
-        """Display the explorer. Shown again, it is a second view of the same controls."""
-        try:  # inside a kernel redraws are gathered in its event loop; on Colab an Output needs them in the callback
-            self._loop = None if "google.colab" in sys.modules else asyncio.get_running_loop()
-        except RuntimeError:
-            self._loop = None
-        if "google.colab" in sys.modules:  # there an Output captures only what is shown after it
-            display(self.box)
-            self._redraw()
-        else:  # the figure is in its Output before a front end draws that
-            self._redraw()
-            display(self.box)
-
-    _ipython_display_ = show
+        buttons = [one_step, run, self.compare, reset]
+        self.box = arrange(settings, others, buttons, self.message, self.out, self.table)
 
     @property
     def figure(self):
-        return self._current().figure
+        self._current()
+        return self._shown.figure
 
     @property
     def run(self):
-        return self._current().run
+        self._current()
+        return self._shown.run
 
     def one_step(self):
         """Go one iteration on and show it taken apart."""
@@ -172,36 +134,13 @@ class BanditExplorer:
         self._held = False
         self._changed()
 
-    def _current(self):
-        if self._stale:
-            self._redraw()
-        if self.error is not None:
-            raise self.error
-        return self._shown
+    def _draw(self):
+        self._shown = self._explore()
+        self.table.value = self._shown.html
+        show_figure(self.out, self._shown.figure)
 
-    def _changed(self, _=None):
-        if self._held:
-            return
-        self._stale = True
-        if self._loop is None or not self._loop.is_running():
-            self._redraw()
-        elif not self._pending:  # the first event of a burst; the callback may run in another thread than the loop
-            self._pending = True
-            self._loop.call_soon_threadsafe(self._loop.call_later, QUIET, self._redraw)
-
-    def _redraw(self):
-        """Compute and draw the present settings; an error goes into the message, where it is seen."""
-        self._pending = False
-        self._stale = False
-        try:
-            self._shown, self.error = self._explore(), None
-            self.message.value, self.table.value = "", self._shown.html
-            show_figure(self.out, self._shown.figure)
-        except Exception as error:  # a callback's exception is lost in a log nobody reads
-            self.error = error
-            trace = f"<details><summary>where</summary><pre>{escape(traceback.format_exc())}</pre></details>"
-            name = f"{type(error).__name__}: {error}"
-            self.message.value = f'<div role="alert" style="color:#d32f2f"><b>{escape(name)}</b>{trace}</div>'
+    def _static_html(self):
+        return f"<p>{escape(alt_text(self._shown.figure))}</p>{self._shown.html}"
 
     def _arguments(self):
         """The present settings as the arguments of `explore_run`."""

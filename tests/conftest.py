@@ -1,4 +1,4 @@
-"""What the tests share: golden values, one torch thread, a browser."""
+"""What the tests share: golden values, one torch thread, a browser, a kernel."""
 
 import json
 import os
@@ -55,3 +55,27 @@ def chromium():
         )
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     return found
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    """A headless browser. Not longer than a module: while one is open, no test of the process can use asyncio.run."""
+    for name in ("playwright.sync_api", "jupyterlab", "notebook"):
+        pytest.importorskip(name, reason=f"{name} is not installed (pip install 'grpo_lib[dev]')")
+    from jupyter_pages import FLAGS
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel of this interpreter, spoken to as a front end does (see `live_kernel.Kernel`)."""
+    pytest.importorskip("jupyter_client", reason="jupyter_client is not installed (pip install 'grpo_lib[dev]')")
+    from live_kernel import start_kernel
+
+    with start_kernel() as kernel:
+        yield kernel

@@ -1,4 +1,8 @@
-"""A Jupyter server on notebooks of one cell, and pages of it in a real Chromium."""
+"""A Jupyter server of this interpreter, and its pages in a real Chromium, as the browser tests need them.
+
+A test says what a person does, by mouse (`drag`, `press`) or by keyboard (`key`, `type_number`, `choose`), and reads
+what the page then shows.
+"""
 
 import json
 import os
@@ -9,42 +13,39 @@ import time
 import urllib.request
 from contextlib import contextmanager
 
-from playwright.sync_api import expect
-
 import grpo_lib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(grpo_lib.__file__)))
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FRONTS = {"lab": "lab/tree/lab.ipynb?reset", "notebook": "notebooks/notebook.ipynb"}
 PLOT = ".jp-OutputArea .js-plotly-plot"
 
 
-@contextmanager
-def jupyter_server(work, source):
-    """Serve the folder `work`, with the notebooks lab.ipynb and notebook.ipynb of one cell; yields its address.
+# --- server and page
 
-    The kernel is this interpreter.
-    """
-    cell = dict(cell_type="code", id="c0", metadata={}, outputs=[], execution_count=None, source=source)
+
+@contextmanager
+def serve(work, *cells):
+    """Serve a folder with one notebook of these cells for each front end; gives the server's address."""
+    cells = [
+        dict(cell_type="code", id=f"c{i}", metadata={}, outputs=[], execution_count=None, source=cell)
+        for i, cell in enumerate(cells)
+    ]
     kernel = dict(name="python3", display_name="Python 3", language="python")
-    book = dict(cells=[cell], metadata=dict(kernelspec=kernel), nbformat=4, nbformat_minor=5)
-    for name in ("lab", "notebook"):
+    book = dict(cells=cells, metadata=dict(kernelspec=kernel), nbformat=4, nbformat_minor=5)
+    for name in FRONTS:
         (work / f"{name}.ipynb").write_text(json.dumps(book))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     folders = {f"JUPYTER_{kind}_DIR": str(work / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    folders["JUPYTERLAB_SETTINGS_DIR"] = str(work / "settings")
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
-    command += [
-        f"--port={port}",
-        "--ServerApp.port_retries=0",
-        "--IdentityProvider.token=",
-        f"--ServerApp.root_dir={work}",
-    ]
+    command += [f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token="]
+    environment = {**os.environ, **folders, "PATH": path, "PYTHONPATH": ROOT}
     with open(work / "server.log", "w") as log:
-        server = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, **folders, "PATH": path, "PYTHONPATH": ROOT}
-        )
+        server = subprocess.Popen([*command, f"--ServerApp.root_dir={work}"], stdout=log, stderr=log, env=environment)
     try:
         yield _answering(f"http://127.0.0.1:{port}", server, work / "server.log")
     finally:
@@ -64,35 +65,97 @@ def _answering(base, server, log):
     raise RuntimeError(f"the Jupyter server did not answer:\n{log.read_text()[-3000:]}")
 
 
-def open_notebook(browser, address, front):
-    """A page in the "lab" or the "notebook" front end, its cell run and the first figure drawn."""
-    url = f"{address}/lab/tree/lab.ipynb?reset" if front == "lab" else f"{address}/notebooks/notebook.ipynb"
-    page = browser.new_page(viewport=dict(width=1280, height=1000))
+def open_page(browser, address, front, height=1000):
+    """A page of the notebook in the front end "lab" or "notebook", its kernel ready to be asked."""
+    page = browser.new_page(viewport=dict(width=1280, height=height))
     page.set_default_timeout(60_000)
-    page.goto(url)
+    page.goto(f"{address}/{FRONTS[front]}")
     page.wait_for_selector(".jp-Notebook .jp-Cell")
-    page.wait_for_function("document.querySelector('.jp-NotebookPanel, .jp-Notebook') !== null")
-    expect(page.locator(".jp-Notebook-ExecutionIndicator, .jp-NotebookKernelStatus").first).to_be_attached()
+    page.locator(".jp-Notebook-ExecutionIndicator, .jp-NotebookKernelStatus").first.wait_for(state="attached")
     page.wait_for_timeout(3000)
-    page.click(".jp-Cell .jp-InputPrompt")
+    return page
+
+
+def run_cell(page, index):
+    """Run one cell of the notebook; does not wait for its end."""
+    page.locator(".jp-Notebook .jp-Cell").nth(index).locator(".jp-InputPrompt").click()
     page.keyboard.press("Escape")
     page.keyboard.press("Control+Enter")
+
+
+def open_plot(browser, address, front):
+    """A page whose first cell has been run and has drawn its Plotly figure."""
+    page = open_page(browser, address, front)
+    run_cell(page, 0)
     page.wait_for_selector(PLOT)
     return page
 
 
-def menu(page, description):
-    """The menu with this description."""
-    return page.locator(".widget-dropdown", has=page.locator("label", has_text=description)).locator("select")
+# --- controls
 
 
-def handle(page, description):
-    """The handle and the track of a slider."""
-    row = page.locator(".widget-slider", has=page.locator("label", has_text=description))
+def slider(page, description):
+    """The (handle, track) of the slider with this description."""
+    row = _row(page, description)
     return row.locator(".noUi-handle"), row.locator(".noUi-base")
 
 
 def readout(page, description):
     """The number that stands beside a slider."""
-    row = page.locator(".widget-slider", has=page.locator("label", has_text=description))
-    return float(row.locator(".widget-readout").inner_text())
+    return float(_row(page, description).locator(".widget-readout").inner_text())
+
+
+def _row(page, description):
+    return page.locator(".widget-slider", has=page.locator("label", has_text=description))
+
+
+def menu(page, description):
+    """The menu with this description, to be chosen from with `select_option`."""
+    return page.locator(".widget-dropdown", has=page.locator("label", has_text=description)).locator("select")
+
+
+def drag(page, description, fraction):
+    """Pull a slider's handle with the mouse to a place on its track, from 0 to 1, and let go."""
+    handle, track = slider(page, description)
+    handle.scroll_into_view_if_needed()
+    start, box = handle.bounding_box(), track.bounding_box()
+    page.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + fraction * box["width"], start["y"] + start["height"] / 2, steps=5)
+    page.mouse.up()
+
+
+def key(page, description, name):
+    """Press a key on a slider; the number it then stands at, which must be another one than before."""
+    before = readout(page, description)
+    slider(page, description)[0].focus()
+    page.keyboard.press(name)
+    page.wait_for_timeout(300)
+    assert readout(page, description) != before, (description, name)
+    return readout(page, description)
+
+
+def type_number(page, description, text):
+    """Type a number into the field beside a slider, and Enter."""
+    _row(page, description).locator(".widget-readout").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(300)
+
+
+def choose(page, description, *keys):
+    """Choose from a menu by keyboard alone: Space opens it, the keys go through it, Enter takes."""
+    menu(page, description).focus()
+    for name in ("Space", *keys, "Enter"):
+        page.keyboard.press(name)
+
+
+def press(page, name, key=None):
+    """Press a button with the mouse, or with a key."""
+    button = page.locator(f"button.jupyter-button:has-text('{name}')")
+    if key is None:
+        button.click()
+    else:
+        button.focus()
+        page.keyboard.press(key)

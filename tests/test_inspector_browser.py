@@ -3,15 +3,9 @@
 import json
 
 import pytest
+from jupyter_pages import PLOT, choose, drag, key, menu, open_plot, readout, serve, type_number
 
 from grpo_lib.inspect_view import explore_rollout
-
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install 'grpo_lib[dev]')")
-pytest.importorskip("jupyterlab", reason="JupyterLab is not installed (pip install 'grpo_lib[dev]')")
-pytest.importorskip("notebook", reason="Notebook 7 is not installed (pip install 'grpo_lib[dev]')")
-
-from jupyter_pages import FLAGS, PLOT, handle, jupyter_server, menu, open_notebook, readout  # noqa: E402
-from playwright.sync_api import sync_playwright  # noqa: E402
 
 pytestmark = pytest.mark.browser
 
@@ -26,16 +20,8 @@ HEAT_MAPS = f"""() => {{
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    with jupyter_server(tmp_path_factory.mktemp("jupyter"), CELL) as address:
+    with serve(tmp_path_factory.mktemp("jupyter"), CELL) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def wait_for(page, view, what):
@@ -53,7 +39,7 @@ def wait_for(page, view, what):
 
 @pytest.mark.parametrize("front", ["lab", "notebook"])
 def test_pickers_and_settings_change_the_picture(browser, address, front, tmp_path):
-    page = open_notebook(browser, address, front)
+    page = open_plot(browser, address, front)
     start = explore_rollout()
     place = dict(token=start.token)
     wait_for(page, start, "at the start")
@@ -62,9 +48,7 @@ def test_pickers_and_settings_change_the_picture(browser, address, front, tmp_pa
 
     menu(page, "loss").select_option(label="cispo")
     wait_for(page, explore_rollout(**place, loss_type="cispo"), "cispo chosen")
-    menu(page, "loss").focus()
-    for key in ("Space", "ArrowDown", "Enter"):
-        page.keyboard.press(key)
+    choose(page, "loss", "ArrowDown")
     wait_for(page, explore_rollout(**place, loss_type="sapo"), "the next loss chosen by key")
     menu(page, "loss").select_option(label="dapo")
     menu(page, "ratio of a").select_option(label="sequence")
@@ -72,20 +56,26 @@ def test_pickers_and_settings_change_the_picture(browser, address, front, tmp_pa
     wait_for(page, explore_rollout(**place, **settings), "sequence level")
     page.screenshot(path=tmp_path / "sequence.png")
 
-    handle(page, "beta")[0].focus()
-    page.keyboard.press("PageUp")
-    page.wait_for_timeout(300)
-    beta = readout(page, "beta")
-    assert beta > 0.1
-    wait_for(page, explore_rollout(**place, **settings, beta=beta), "beta by key")
+    drag(page, "beta", 0.8)
+    assert abs(readout(page, "beta") - 0.8) < 0.1
+    wait_for(page, explore_rollout(**place, **settings, beta=readout(page, "beta")), "beta dragged")
+    page.locator("input[type=checkbox]").check()
+    weighed = dict(settings, beta=readout(page, "beta"), bias_correction_kl=True)
+    wait_for(page, explore_rollout(**place, **weighed), "the box ticked")
+    page.locator("input[type=checkbox]").focus()
+    page.keyboard.press("Space")
+    for name in ("Shift+ArrowLeft", "PageDown"):
+        beta = key(page, "beta", name)
+        wait_for(page, explore_rollout(**place, **settings, beta=beta), f"{name} on beta")
+    type_number(page, "beta", "0.1")
+    wait_for(page, explore_rollout(**place, **settings), "beta typed")
+    beta = key(page, "beta", "PageUp")
     menu(page, "compare").select_option(label="with the setting before")
     wait_for(page, explore_rollout(**place, **settings, beta=beta, compare_with=dict(settings, beta=0.1)), "before")
 
     menu(page, "group").select_option(index=3)
     menu(page, "completion").select_option(index=3)
-    handle(page, "token")[0].focus()
-    page.keyboard.press("Home")
-    page.wait_for_timeout(300)
+    key(page, "token", "Home")
     picked = dict(group=3, completion=3, token=0)
     wait_for(page, explore_rollout(**picked, **settings, beta=beta, compare_with=dict(settings, beta=0.1)), "another")
     page.screenshot(path=tmp_path / "picked.png")

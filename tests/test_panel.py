@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_models import CountingTokenizer, tiny_model
+from widget_trees import all_widgets, walk
 
 from grpo_lib import GRPORun, GRPOSettings, LivePanel, live_cells, live_run
 from grpo_lib.live_chart import Change, live_chart, live_figure
@@ -63,17 +64,6 @@ async def until(condition):
 
 def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
-
-
-def all_widgets():
-    registry = getattr(ipywidgets.widgets.widget, "_instances", None)
-    return dict(ipywidgets.Widget.widgets if registry is None else registry)
-
-
-def walk(widget):
-    yield widget
-    for child in getattr(widget, "children", ()):
-        yield from walk(child)
 
 
 def button(panel, *names):
@@ -647,6 +637,53 @@ def test_closing_leaves_no_task_widget_or_observer(make):
     asyncio.run(kernel())
 
 
+# --- the inspector below
+
+
+def test_inspect_opens_the_newest_step_and_the_next_press_takes_its_place(make):
+    panel = make(updates_per_rollout=2)
+    inspect = button(panel, "Inspect")
+    assert inspect.disabled
+    with pytest.raises(RuntimeError, match="take a training step first"):
+        panel.inspect()
+    before = len(all_widgets())
+    panel.run(2)
+    inspect.click()
+    first = panel._view.inspector
+    assert not inspect.disabled and first.box in list(walk(panel.box)) and "Step 2, after its update" in shown(panel)
+    assert first.recording.texts == panel.rollout.texts and (first.view.inspection.ratio - 1).abs().max() > 1e-3
+    assert first.out.outputs and first.view.figure == panel.inspect().view.figure
+    number = len(all_widgets()) - before
+    panel.run(1)
+    assert first.recording.texts != panel.rollout.texts and not first.closed  # it stays until asked for again
+    inspect.click()
+    second = panel._view.inspector
+    assert second.recording.texts == panel.rollout.texts and first.closed and "Step 3, after its update" in shown(panel)
+    assert first.box not in list(walk(panel.box)) and len(all_widgets()) - before <= number
+    panel.beta.value = 3.0
+    panel.run(1)
+    inspect.click()
+    assert panel._view.inspector.beta.value == 3.0 and panel._view.inspector.error is None
+    panel.reset()
+    assert panel._view.inspector is None and second.closed and "after its update" not in shown(panel)
+
+
+def test_closing_the_panel_closes_its_inspector(make):
+    async def kernel():
+        before = all_widgets().keys()
+        panel = make()
+        panel.run(1)
+        button(panel, "Inspect").click()
+        await until(lambda: panel._view.inspector is not None)
+        inspector = panel._view.inspector
+        inspector.beta.value = 0.25  # its redraw waits
+        panel.close()
+        await asyncio.sleep(0.2)
+        assert inspector.closed and all_widgets().keys() == before
+
+    asyncio.run(kernel())
+
+
 # --- how often it draws, and what that costs
 
 
@@ -715,6 +752,7 @@ def test_only_core_widgets_are_used_and_the_keys_are_told(make):
 def test_on_colab_there_is_a_heartbeat_that_changes_nothing(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
     panel, plain = make(), make()
+    assert panel._buttons.keys() == plain._buttons.keys() == {"start", "pause", "one_step", "reset"}
     [play] = [widget for widget in walk(panel.box) if isinstance(widget, ipywidgets.Play)]
     play.value += 1
     assert panel.run(2) == plain.run(2)
@@ -755,68 +793,30 @@ def test_a_notebook_runs_it_without_a_front_end():
     assert "application/vnd.plotly.v1+json" in book.cells[4].outputs[-1]["data"]
 
 
-class Kernel:
-    """A kernel of this interpreter, spoken to as a front end does: cells and widget messages."""
-
-    def __init__(self, client):
-        self.client = client
-
-    def run(self, code):
-        """What the cell printed."""
-        printed = []
-        reply = self.client.execute_interactive(
-            code, timeout=120, output_hook=lambda m: printed.append(m["content"].get("text", "")), allow_stdin=False
-        )
-        assert reply["content"]["status"] == "ok", reply["content"]
-        return "".join(printed).strip()
-
-    def send(self, comm, **data):
-        content = {"comm_id": comm, "data": data}
-        self.client.shell_channel.send(self.client.session.msg("comm_msg", content))
-
-    def wait(self, code):
-        for _ in range(300):
-            if self.run(f"print({code})") == "True":
-                return
-            asyncio.run(asyncio.sleep(0.1))
-        raise AssertionError(f"never true: {code}")
-
-
-@pytest.fixture(scope="module")
-def kernel():
-    manager = pytest.importorskip("jupyter_client.manager")
-    started, client = manager.start_new_kernel(kernel_name="python3")
-    try:
-        yield Kernel(client)
-    finally:
-        client.stop_channels()
-        started.shutdown_kernel(now=True)
-
-
 def test_a_kernel_obeys_the_sliders_messages_within_two_steps_and_pause(kernel):
     import time
 
     kernel.run(CELL)
-    ids = "panel.beta.model_id, panel.learning_rate.model_id, *[b.model_id for b in panel._buttons.values()]"
-    beta, rate, start, pause, step, _ = kernel.run(f"print({ids})").split()
-    click = dict(method="custom", content={"event": "click"})
-    kernel.send(start, **click)
+    buttons = "*[panel._buttons[name].model_id for name in ('start', 'pause', 'one_step')]"
+    ids = f"panel.beta.model_id, panel.learning_rate.model_id, {buttons}"
+    beta, rate, start, pause, step = kernel.run(f"print({ids})").split()
+    kernel.click(start)
     kernel.wait("len(panel.history) > 20")
     sent = time.time()
     for comm, value in ((beta, 2.0), (rate, 1e-3)):
-        kernel.send(comm, method="update", state={"value": value}, buffer_paths=[])
+        kernel.move(comm, value)
     kernel.wait("panel.history[-1].beta == 2")
     late = kernel.run(
         f"print([r.beta == 2 for r, t in zip(panel.history, began) if t > {sent}].index(True),"
         f" [r.learning_rate == 1e-3 for r, t in zip(panel.history, began) if t > {sent}].index(True))"
     )
     assert max(map(int, late.split())) <= 1, late  # index 0: the first step begun after the message was sent
-    kernel.send(pause, **click)
+    kernel.click(pause)
     kernel.wait("not panel.running")
     taken = int(kernel.run("print(len(panel.history))"))
     asyncio.run(asyncio.sleep(0.3))
     assert int(kernel.run("print(len(panel.history))")) == taken < 150
-    kernel.send(step, **click)
+    kernel.click(step)
     kernel.wait(f"len(panel.history) == {taken + 1}")
     assert kernel.run("print(panel.error, panel.history[-1].beta, panel.history[-1].learning_rate)") == "None 2.0 0.001"
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import ipywidgets
 import pytest
+from widget_trees import walk
 
-from grpo_lib import redrawing, rollout_inspector, widgets
+from grpo_lib import redrawing, rollout_inspector
 from grpo_lib.inspect_view import explore_rollout
 from grpo_lib.recordings import Recording, load_recorded_rollout
 from grpo_lib.rollout_inspector import RolloutInspector
@@ -34,8 +35,7 @@ def shown(inspector):
 def displayed(monkeypatch):
     seen = []
     monkeypatch.setattr(redrawing, "display", lambda data, **options: seen.append((data, options)))
-    monkeypatch.setattr(widgets, "display", lambda data: seen.append((data, {})))
-    monkeypatch.setattr(widgets, "clear_output", lambda wait: seen.append(("cleared", wait)))
+    monkeypatch.setattr(redrawing, "clear_output", lambda wait: seen.append(("cleared", wait)))
     return seen
 
 
@@ -237,11 +237,6 @@ def test_on_colab_each_redraw_loads_plotly_by_itself(displayed, monkeypatch):
 
 
 def test_only_core_widgets_are_used_and_sliders_redraw_when_let_go():
-    def walk(widget):
-        yield widget
-        for child in getattr(widget, "children", ()):
-            yield from walk(child)
-
     inspector = RolloutInspector()
     found = list(walk(inspector.box))
     assert len(found) > 15

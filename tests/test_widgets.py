@@ -1,6 +1,7 @@
 """The explorer is a thin layer: what it shows is what the plain functions give, and nothing gets lost on the way."""
 
 import asyncio
+import html
 import sys
 import time
 import types
@@ -8,10 +9,12 @@ import types
 import ipywidgets
 import numpy as np
 import pytest
+from widget_trees import walk
 
-from grpo_lib import widgets
+from grpo_lib import redrawing, widgets
 from grpo_lib.bandit import BanditGRPO, critical_beta, resting_point
 from grpo_lib.explore import compare_bandits, explore_bandit, explore_bandit_step
+from grpo_lib.plot_style import alt_text
 
 MIME = "application/vnd.plotly.v1+json"
 
@@ -29,8 +32,8 @@ def shown(explorer):
 @pytest.fixture
 def displayed(monkeypatch):
     seen = []
-    monkeypatch.setattr(widgets, "display", seen.append)
-    monkeypatch.setattr(widgets, "clear_output", lambda wait: seen.append(f"cleared, wait={wait}"))
+    monkeypatch.setattr(redrawing, "display", lambda shown, raw=False: seen.append(shown))
+    monkeypatch.setattr(redrawing, "clear_output", lambda wait: seen.append(f"cleared, wait={wait}"))
     return seen
 
 
@@ -110,7 +113,9 @@ def test_bad_settings_are_named():
 def test_moving_a_control_changes_the_figure(displayed):
     explorer = widgets.BanditExplorer(num_iterations=10)
     explorer.show()
-    assert displayed == [explorer.box]
+    [data] = displayed
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == explorer.box.model_id
+    assert alt_text(explorer.figure) in html.unescape(data["text/html"])  # where no front end draws widgets
     for name, value in [("beta", 3.0), ("learning_rate", 0.1), ("num_samples", 8), ("normalise", False), ("seed", 3)]:
         before = shown(explorer)
         getattr(explorer, name).value = value
@@ -211,11 +216,6 @@ def test_the_step_says_how_much_was_clipped():
 
 
 def button(explorer, name):
-    def walk(widget):
-        yield widget
-        for child in getattr(widget, "children", ()):
-            yield from walk(child)
-
     [found] = [w for w in walk(explorer.box) if isinstance(w, ipywidgets.Button) and w.description == name]
     return found
 
@@ -311,11 +311,6 @@ def test_a_reward_without_a_known_resting_point_still_runs():
 
 
 def test_only_core_widgets_are_used():
-    def walk(widget):
-        yield widget
-        for child in getattr(widget, "children", ()):
-            yield from walk(child)
-
     found = list(walk(widgets.BanditExplorer().box))
     assert len(found) > 12
     for widget in found:

@@ -2,14 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
-
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install 'grpo_lib[dev]')")
-pytest.importorskip("jupyterlab", reason="JupyterLab is not installed (pip install 'grpo_lib[dev]')")
-pytest.importorskip("notebook", reason="Notebook 7 is not installed (pip install 'grpo_lib[dev]')")
-
-from jupyter_pages_panel import FLAGS, drag, open_page, readout, run_cell, serve, slider  # noqa: E402
-from playwright.sync_api import sync_playwright  # noqa: E402
+from jupyter_pages import PLOT, choose, drag, key, open_page, press, readout, run_cell, serve, type_number
 
 pytestmark = pytest.mark.browser
 
@@ -25,7 +20,12 @@ panel.show()""",
     """import json
 from ipywidgets import Widget
 rows = [[r.step, r.beta, r.learning_rate, r.temperature, r.num_generations] for r in panel.history]
-print(json.dumps(dict(rows=rows, ends=ends, comms=len(get_ipython().kernel.comm_manager.comms))))""",
+drawn = {name: [getattr(r, name) for r in panel.history] for name in ("reward_mean", "completion_length", "entropy")}
+opened = panel._view.inspector
+view = opened and dict(title=opened.figure.layout.title.text, ratios=opened.view.inspection.ratio.max().item(),
+                       maps=[[list(row) for row in t.z] for t in opened.figure.data if t.type == "heatmap"])
+comms = len(get_ipython().kernel.comm_manager.comms)
+print(json.dumps(dict(rows=rows, drawn=drawn, view=view, ends=ends, comms=comms)))""",
     """import asyncio
 for _ in range(250):
     record = panel.history.pop(); panel._live.redraw(); await asyncio.sleep(0.01)
@@ -34,6 +34,11 @@ print('"redrawn"')""",
 ]
 POINTER_UP = """() => { window.ups = [];
   addEventListener('pointerup', e => window.ups.push((performance.timeOrigin + e.timeStamp) / 1000), true); }"""
+INSPECTOR = f"""() => {{
+  const plot = document.querySelector({PLOT!r});
+  return plot && plot.data && {{title: plot.layout.title.text,
+    maps: plot.data.filter(t => t.type == "heatmap").map(t => t.z.map(row => Array.from(row)))}};
+}}"""
 PAGE = """() => {
   const chart = document.querySelector('.live-chart');
   if (!chart) return null;
@@ -41,6 +46,8 @@ PAGE = """() => {
   return {
     step: Number(chart.dataset.step),
     points: Object.fromEntries(lines.map(l => [l.dataset.column, l.getAttribute('points').split(' ').length])),
+    heights: Object.fromEntries(lines.map(l => [l.dataset.column,
+      l.getAttribute('points').split(' ').map(p => Number(p.split(',')[1]))])),
     marks: [...new Set([...chart.querySelectorAll('.live-change')].map(m => Number(m.dataset.step)))],
     values: Object.fromEntries([...chart.querySelectorAll('.live-value')].map(t => [t.dataset.column, t.textContent])),
     status: document.querySelector('.live-status').textContent,
@@ -53,16 +60,8 @@ PAGE = """() => {
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("jupyter"), CELLS) as address:
+    with serve(tmp_path_factory.mktemp("jupyter"), *CELLS) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def wait_for(page, what, condition):
@@ -74,16 +73,6 @@ def wait_for(page, what, condition):
             return seen
         page.wait_for_timeout(50)
     raise AssertionError(f"{what}: the page shows {json.dumps(seen)}")
-
-
-def press(page, name, key=None):
-    """Press a button of the panel with the mouse, or with a key."""
-    button = page.locator(f"button.jupyter-button:has-text('{name}')")
-    if key is None:
-        button.click()
-    else:
-        button.focus()
-        page.keyboard.press(key)
 
 
 def ask(page, cell=1):
@@ -99,14 +88,15 @@ def ask(page, cell=1):
     raise AssertionError(f"cell {cell} did not end: {prompt}")
 
 
-def key(page, description, name):
-    """The slider's number after a key, which must have moved it."""
-    before = readout(page, description)
-    slider(page, description)[0].focus()
-    page.keyboard.press(name)
-    page.wait_for_timeout(300)
-    assert readout(page, description) != before, (description, name)
-    return readout(page, description)
+def check_inspector(page):
+    """The inspector on the page shows the kernel's picture of the newest step, with ratios that have moved off 1."""
+    view = ask(page)["view"]
+    assert view.pop("ratios") > 1.001
+    for _ in range(100):
+        if page.evaluate(INSPECTOR) == view:
+            return view
+        page.wait_for_timeout(100)
+    raise AssertionError(f"the page shows {json.dumps(page.evaluate(INSPECTOR))[:300]}, the kernel {view}")
 
 
 def exact(shown):
@@ -116,7 +106,7 @@ def exact(shown):
 
 @pytest.mark.parametrize("front", ["lab", "notebook"])
 def test_a_run_is_steered_while_it_trains(browser, address, front, tmp_path):
-    page = open_page(browser, address, front, (1280, 1300))
+    page = open_page(browser, address, front, height=1300)
     run_cell(page, 0)
     wait_for(page, "at the start", lambda seen: seen["step"] == 0 and "ready" in seen["status"])
     page.evaluate(POINTER_UP)
@@ -155,17 +145,32 @@ def test_a_run_is_steered_while_it_trains(browser, address, front, tmp_path):
     drag(page, "beta", 0.9)
     let_go, beta = page.evaluate("window.ups.at(-1)"), readout(page, "beta")
     drag(page, "group size", 0.2)
-    key(page, "temperature", "Home")
+    type_number(page, "temperature", "0.5")
     wait_for(page, "steered", lambda seen: seen["changes"].count("from step") >= 5)
     press(page, "Pause")
     wait_for(page, "paused", lambda seen: "paused" in seen["status"])
     said = ask(page)
     begun_after = [row for row, before in zip(said["rows"][1:], said["ends"], strict=False) if before > let_go]
     assert [row[1] == pytest.approx(beta) for row in begun_after].index(True) <= 1, "obeyed at the first or second step"
-    assert said["rows"][-1][3:] == [pytest.approx(0.1), int(readout(page, "group size"))]
+    assert said["rows"][-1][3:] == [0.5, int(readout(page, "group size"))]
+    seen = page.evaluate(PAGE)
+    for column, values in said["drawn"].items():  # each curve is its column, upside down, up to one scale
+        slope, offset = np.polyfit(values, seen["heights"][column], 1)
+        assert slope < 0
+        np.testing.assert_allclose(seen["heights"][column], slope * np.array(values) + offset, atol=0.11)
+        assert seen["values"][column].endswith(f"{values[-1]:.3g}")
 
-    press(page, "Reset")
+    press(page, "Inspect")
+    page.wait_for_selector(PLOT)
+    view = check_inspector(page)
+    choose(page, "loss", "ArrowDown")
+    page.wait_for_timeout(1000)
+    assert check_inspector(page) != view
+    page.screenshot(path=tmp_path / "inspected.png", full_page=True)
+
+    press(page, "Reset", "Space")
     wait_for(page, "reset", lambda seen: seen["step"] == 0 and "Start" in seen["buttons"] and seen["points"] == {})
+    page.wait_for_selector(PLOT, state="detached")
     assert (readout(page, "beta"), readout(page, "group size"), readout(page, "temperature")) == (0, 4, 1)
     page.close()
 
@@ -182,7 +187,7 @@ def test_a_cell_run_again_leaves_one_run_and_500_redraws_leave_nothing(browser, 
     wait_for(page, "run again", lambda seen: seen["step"] == 0 and "ready" in seen["status"])
     page.wait_for_timeout(1000)
     said = ask(page)
-    assert said == dict(rows=[], ends=[], comms=comms) and page.evaluate(PAGE)["step"] == 0
+    assert (said["rows"], said["ends"], said["comms"]) == ([], [], comms) and page.evaluate(PAGE)["step"] == 0
     press(page, "One step")
     wait_for(page, "one step", lambda seen: seen["step"] == 1)
 

@@ -1,0 +1,54 @@
+"""A kernel of this interpreter, spoken to as a front end does: cells and widget messages."""
+
+import time
+from contextlib import contextmanager
+
+from jupyter_client.manager import start_new_kernel
+
+
+@contextmanager
+def start_kernel():
+    """A new kernel, ended afterwards."""
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        yield Kernel(client)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+class Kernel:
+    """Run cells, send messages to widgets."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def run(self, code):
+        """What the cell printed."""
+        printed = []
+        reply = self.client.execute_interactive(
+            code, timeout=120, output_hook=lambda m: printed.append(m["content"].get("text", "")), allow_stdin=False
+        )
+        assert reply["content"]["status"] == "ok", reply["content"]
+        return "".join(printed).strip()
+
+    def send(self, comm, **data):
+        """Send a widget message to the widget with this model id."""
+        content = {"comm_id": comm, "data": data}
+        self.client.shell_channel.send(self.client.session.msg("comm_msg", content))
+
+    def move(self, comm, value):
+        """Move a control, as its view on a page does."""
+        self.send(comm, method="update", state={"value": value}, buffer_paths=[])
+
+    def click(self, comm):
+        """Press a button, as its view on a page does."""
+        self.send(comm, method="custom", content={"event": "click"})
+
+    def wait(self, code):
+        """Ask until the expression is true."""
+        for _ in range(300):
+            if self.run(f"print({code})") == "True":
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"never true: {code}")
