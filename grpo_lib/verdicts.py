@@ -87,7 +87,8 @@ def _shape_problem(got, want):
     try:
         shape = _array(got).shape
     except (TypeError, ValueError):
-        return f"it gives {got!r}, expected numbers."
+        rule = "it can be read only once; return a list." if hasattr(got, "__next__") else "expected numbers."
+        return f"it gives {got!r}, {rule}"
     if shape != _array(want).shape:
         return f"it gives the shape {shape}, expected {_array(want).shape}."
     return None
@@ -116,4 +117,7 @@ def _shown(argument):
     if isinstance(argument, list) and any(isinstance(item, str) for item in argument):
         text = repr(argument)
         return text if len(text) <= 100 else f"{text[:100]}…"
-    return _values(argument) if hasattr(argument, "__len__") and len(argument) < 13 else repr(argument)
+    if not hasattr(argument, "__len__"):
+        return repr(argument)
+    shape = _array(argument).shape
+    return _values(argument) if np.prod(shape) <= 24 else f"numbers of shape {shape}"

@@ -106,3 +106,9 @@ def test_every_check_is_public_and_documented():
     }
     assert functions == set(checks.__all__)
     assert all(">>>" in f.__doc__ for f in ALL)
+
+
+def test_long_arguments_are_told_by_their_shape_and_an_iterator_is_named():
+    verdict = checks.check_token_log_probs(lambda logits, ids, n: logits[:, -n:, 0] * 0 - 7.5)
+    assert "numbers of shape (2, 6, 5)" in verdict.message and len(verdict.message) < 400
+    assert "return a list" in checks.check_group_rows(lambda *a: zip([1], [2], strict=True)).message
