@@ -280,13 +280,15 @@ def test_micro_batches_add_up_to_the_whole(name, loss_type, mask_cut):
     assert 1 < rollout.completion_mask.sum(dim=1).unique().numel()  # lengths differ
     rollout = replace(rollout, truncated=torch.arange(12) % 3 == 0)
     settings = GRPOSettings(beta=0.1, loss_type=loss_type, max_completion_length=7, mask_truncated_completions=mask_cut)
-    results = []
+    whole, watch = rollout_loss(model, rollout, **settings.loss_options)
+    whole.backward()
+    results = [(whole.item(), gradient(model), watch)]
     for size in (None, 5, 1):
         model.zero_grad()
-        loss, watch = accumulate_gradients(
-            model, rollout, replace(settings, micro_batch_size=size), PhaseClock(torch.device("cpu"))
-        )
+        told = replace(settings, micro_batch_size=size)
+        loss, watch = accumulate_gradients(model, rollout, told, PhaseClock(torch.device("cpu")))
         results.append((loss, gradient(model), watch))
+    torch.testing.assert_close(results.pop(1)[1], results[0][1], rtol=1e-4, atol=1e-5)  # also for bnpo
     for loss, grad, watch in results[1:]:
         if loss_type == "bnpo":  # a mean over the tokens of each part: parts of unequal lengths weigh otherwise
             assert abs(loss - results[0][0]) > 1e-5
