@@ -1,10 +1,12 @@
 """What the next update does to each token of a group, as a picture."""
 
 import numpy as np
+import torch
 
 from grpo_lib.inspection_tables import push_colour, push_limit
 from grpo_lib.plot_style import finish, subplots
-from grpo_lib.token_plots import token_heatmap, visible
+from grpo_lib.recorded import check_place
+from grpo_lib.token_plots import readable, token_heatmap, visible
 
 __all__ = ["COLUMNS", "push_figure"]
 
@@ -27,6 +29,8 @@ def push_figure(inspection, group=0, *, picked=None, before=None, title=None, ch
         title, change_title: of the two panels.
     Returns:
         `go.Figure`.
+    Raises:
+        ValueError: on a group or a picked token that is not there.
 
     >>> from grpo_lib.inspection import inspect_rollout
     >>> from grpo_lib.recordings import load_recorded_rollout
@@ -35,18 +39,22 @@ def push_figure(inspection, group=0, *, picked=None, before=None, title=None, ch
     ('heatmap', 6, 20)
     """
     rows = inspection.recording.group(group)
+    for name, place, size in zip(("picked[0]", "picked[1]"), picked or (), inspection.mask[rows].shape, strict=False):
+        check_place(name, place, size)
     first = 0 if picked is None else picked[1] // COLUMNS * COLUMNS
     page = slice(first, first + COLUMNS)
     limit = push_limit(*(x for x in (inspection, before) if x is not None))
-    panels = [inspection.push] if before is None else [inspection.push, inspection.push - before.push]
+    panels = [(inspection.push, inspection.mask)]
+    if before is not None:
+        panels.append((inspection.push - before.push, inspection.mask | before.mask))
     height = max(36 * inspection.recording.num_generations, 110)
     fig = subplots(len(panels), 1, y=min(0.5, 92 / (height * len(panels) + 92)))
     tokens = _shown(inspection, rows, page)
-    for number, values in enumerate(panels, start=1):
+    for number, (values, mask) in enumerate(panels, start=1):
         drawn = token_heatmap(
             tokens,
             values[rows, page].tolist(),
-            mask=inspection.mask[rows, page].tolist(),
+            mask=mask[rows, page].tolist(),
             row_labels=_labels(inspection, rows),
         )
         _add_panel(fig, number, drawn, limit, _hover(inspection, rows, page, values), _font_size(tokens))
@@ -71,7 +79,7 @@ def _shown(inspection, rows, page):
 
 
 def _font_size(tokens):
-    longest = max(len(token) for row in tokens for token in row)
+    longest = max(1, *(len(readable(token)) for row in tokens for token in row))
     return int(np.clip(_WIDTH / len(tokens[0]) / longest / 0.62, 8, 13))
 
 
@@ -164,7 +172,7 @@ def _labels(inspection, rows):
 
 def _hover(inspection, rows, page, values):
     """One text a cell: the value drawn, and what it is made of."""
-    kl = inspection.ratio * 0 if inspection.kl is None else inspection.kl
+    kl = torch.zeros_like(inspection.ratio) if inspection.kl is None else inspection.kl
     tables = [values, inspection.ratio, inspection.advantage, kl, inspection.clipped]
     tables = [table[rows, page].tolist() for table in tables]
     return [
@@ -187,6 +195,6 @@ def _alt(inspection, rows, before):
         f"the hardest by {hardest:.3g}; {clipped} are clipped, {int((~keep).sum())} masked"
     )
     if before is not None:
-        change = (inspection.push - before.push)[rows][keep]
+        change = (inspection.push - before.push)[rows]  # 0 where neither counts
         alt += f". Below, the change against another setting: {int((change != 0).sum())} tokens are pushed otherwise"
     return f"{alt}."
