@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from grpo_lib.inspection_tables import push_colour, push_limit
+from grpo_lib.inspection_tables import clip_word, push_colour, push_limit
 from grpo_lib.plot_style import finish, subplots
 from grpo_lib.recorded import check_place
 from grpo_lib.token_plots import readable, token_heatmap, visible
@@ -47,7 +47,7 @@ def push_figure(inspection, group=0, *, picked=None, before=None, title=None, ch
     panels = [(inspection.push, inspection.mask)]
     if before is not None:
         panels.append((inspection.push - before.push, inspection.mask | before.mask))
-    height = max(36 * inspection.recording.num_generations, 110)
+    height = max(28 * inspection.recording.num_generations, 110)
     fig = subplots(len(panels), 1, y=min(0.5, 92 / (height * len(panels) + 92)))
     tokens = _shown(inspection, rows, page)
     for number, (values, mask) in enumerate(panels, start=1):
@@ -58,7 +58,7 @@ def push_figure(inspection, group=0, *, picked=None, before=None, title=None, ch
             row_labels=_labels(inspection, rows),
         )
         _add_panel(fig, number, drawn, limit, _hover(inspection, rows, page, values), _font_size(tokens))
-        _frame(fig, number, inspection.clipped[rows, page], legend=number == 1)
+        _frame(fig, number, inspection.clipped[rows, page], clip_word(inspection) if number == 1 else None)
         if picked is not None:
             _mark(fig, number, picked[0], picked[1] - first, legend=number == 1)
         _axes(fig, number, drawn, first, last=number == len(panels))
@@ -72,8 +72,12 @@ def push_figure(inspection, group=0, *, picked=None, before=None, title=None, ch
 
 
 def _shown(inspection, rows, page):
-    """The page's tokens, cut to the width of a cell."""
-    cut = [row[page] for row in inspection.recording.tokens[rows]]
+    """The page's tokens, cut to the width of a cell; nothing where they do not count (the hover text has them)."""
+    kept = inspection.mask[rows, page].tolist()
+    cut = [
+        [token if keep else "" for token, keep in zip(row[page], keeps, strict=True)]
+        for row, keeps in zip(inspection.recording.tokens[rows], kept, strict=True)
+    ]
     room = max(2, int(_WIDTH / len(cut[0]) / _CHARACTER))
     return [[token if len(token) <= room else token[: room - 1] + "…" for token in row] for row in cut]
 
@@ -102,14 +106,14 @@ def _colour_scale(stops=8):
     return [[0.5 + share / 2, push_colour(share)] for share in shares]
 
 
-def _frame(fig, number, clipped, legend):
+def _frame(fig, number, clipped, word):
     """A dark frame inside the cell of each clipped token; cells are light where the clip cuts, on any page."""
     y, x = np.nonzero(clipped.numpy())
     frame = dict(color="#222222", width=2)
     if len(x):
         _boxes(fig, number, x, y, 0.43, frame, showlegend=False)
-    if len(x) and legend:  # a bar without a length: the legend's swatch is light on any page
-        fig.add_bar(x=[None], y=[None], name="clipped", marker=dict(color="#F7F7F7", line=frame), row=number, col=1)
+    if len(x) and word:  # a bar without a length: the legend's swatch is light on any page
+        fig.add_bar(x=[None], y=[None], name=word, marker=dict(color="#F7F7F7", line=frame), row=number, col=1)
 
 
 def _mark(fig, number, y, x, legend):
@@ -178,7 +182,7 @@ def _hover(inspection, rows, page, values):
     return [
         [
             f"{visible(token)}: {value:+.3g}<br>ratio {ratio:.3f}, A {a:+.2f}, KL {k:.3g}"
-            + ("<br>clipped" if cut else "")
+            + (f"<br>{clip_word(inspection)}" if cut else "")
             for token, value, ratio, a, k, cut in zip(tokens[page], *columns, strict=True)
         ]
         for tokens, *columns in zip(inspection.recording.tokens[rows], *tables, strict=True)
@@ -192,9 +196,10 @@ def _alt(inspection, rows, before):
     hardest = push.abs().max().item() if len(push) else 0.0
     alt = (
         f"{len(keep)} completions, {len(push)} tokens that count: the next update pushes {up} up and {down} down, "
-        f"the hardest by {hardest:.3g}; {clipped} are clipped, {int((~keep).sum())} masked"
+        f"the hardest by {hardest:.3g}; {clipped} are {clip_word(inspection)}, {int((~keep).sum())} masked"
     )
     if before is not None:
-        change = (inspection.push - before.push)[rows]  # 0 where neither counts
-        alt += f". Below, the change against another setting: {int((change != 0).sum())} tokens are pushed otherwise"
+        change = (inspection.push - before.push)[rows].abs()  # 0 where neither counts
+        otherwise = int((change > 1e-9 * push_limit(inspection, before)).sum())  # rounding aside
+        alt += f". Below, the change against another setting: {otherwise} tokens are pushed otherwise"
     return f"{alt}."

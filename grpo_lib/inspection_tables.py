@@ -28,7 +28,7 @@ def group_table(inspection, group=0, picked=None):
         a string of HTML.
     """
     recording, rows = inspection.recording, inspection.recording.group(group)
-    head = ("", "completion", "reward", "advantage", "tokens", "cut", "clipped", "part of the loss")
+    head = ("", "completion", "reward", "advantage", "tokens", "cut", clip_word(inspection), "part of the loss")
     columns = (
         recording.texts[rows],
         recording.rewards[rows].tolist(),
@@ -51,6 +51,11 @@ def group_table(inspection, group=0, picked=None):
     caption += f', answer <code style="{_OWN_WAY}">{_line(answer)}</code>' if answer else ""
     caption = f'<caption style="caption-side:top;text-align:left;color:inherit">{caption}</caption>'
     return f'<table style="line-height:1.4">{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def clip_word(inspection):
+    """What the loss does to a token beyond its range: it cuts the gradient off, or (CISPO) caps the weight."""
+    return "capped" if inspection.options["loss_type"] == "cispo" else "clipped"
 
 
 def push_limit(*inspections):
@@ -94,7 +99,7 @@ def token_rows(inspection, group=0, limit=None, *, token=0):
         for token, push, clipped, kept in zip(tokens, *columns, strict=True):
             frame = "outline:2px solid #222;outline-offset:-2px;" if clipped else ""
             look = f"background:{push_colour(push / limit)};color:#222;{frame}padding:0 3px;margin:0 1px;{_OWN_WAY}"
-            title = f"push {push:+.3g}{', clipped' if clipped else ''}"
+            title = f"push {push:+.3g}{f', {clip_word(inspection)}' if clipped else ''}"
             cells += f'<span style="{look}" title="{title}">{visible(token)}</span>' if kept else ""
         before, after, hidden = int(mask[:first].sum()), int(mask[first + most :].sum()), int((mask == 0).sum())
         cells = f"<small>{before} before these</small> {cells}" if before else cells

@@ -53,7 +53,7 @@ def token_numbers(inspection, row, token):
 
 
 def formula_lines(inspection, numbers):
-    """The lines that lead from the log-probs to a token's part of the loss, and to its slope.
+    """The lines that lead from the log-probs to a token's part of the loss, and to its push.
 
     Args:
         inspection: an `Inspection`. numbers: of one token that counts, from `token_numbers`.
@@ -72,8 +72,8 @@ def formula_lines(inspection, numbers):
         filled = f"({filled} - {_n(options['beta'])} · {weighed}{_n(numbers['kl'])})"
     filled = f"-{_n(numbers['weight'])} · {_bracket(filled)}"
     lines.append(_line("loss part", f"-weight · {formula}", filled, numbers["contribution"]))
-    parts = f"policy {_n(numbers['policy_gradient'])} + KL {_n(numbers['kl_gradient'])}"
-    lines.append(_line("slope", "d loss / d log π", parts, numbers["gradient"]))
+    parts = f"policy {_n(-numbers['policy_gradient'])} + KL {_n(-numbers['kl_gradient'])}"
+    lines.append(_line("push", "-d loss / d log π", parts, -numbers["gradient"]))
     return tuple(lines)
 
 
@@ -104,14 +104,14 @@ def _clip(options, numbers):
     )
     filled = f"min({_n(free)} · {a}, {_n(bound)} · {a})"
     lines = [f"A         = {_n(advantage)}", _line("surrogate", formula, filled, numbers["surrogate"])]
-    return [lines[0], lines[1] + ("  (clipped: slope 0)" if numbers["clipped"] else "")]
+    return [lines[0], lines[1] + ("  (clipped: no push)" if numbers["clipped"] else "")]
 
 
 def _cispo(options, numbers):
     high = clip_range(options)[1]
     weight = _n(min(numbers["ratio"], high))
     capped = "  (capped)" if numbers["clipped"] else ""
-    formula = f"min(ratio, {_n(high)}) · A · log π"
+    formula = f"sg(min(ratio, {_n(high)})) · A · log π"
     filled = f"{weight} · {_bracket(_n(numbers['advantage']))} · {_bracket(_n(numbers['log_probs']))}"
     return [
         f"A         = {_n(numbers['advantage'])}",
@@ -137,7 +137,7 @@ def _vespo(options, numbers):
     return [
         _line("φ(W)", "W^k · exp(λ (1 - W))", f"{w}^{_n(k)} · exp({_n(rate)} · (1 - {w}))", phi),
         f"A         = {_n(advantage)}",
-        _line("surrogate", "φ(W) · A · log π", filled, numbers["surrogate"]),
+        _line("surrogate", "sg(φ(W)) · A · log π", filled, numbers["surrogate"]),
     ]
 
 

@@ -271,3 +271,28 @@ def test_a_loss_that_is_not_finite_is_left_out_of_the_comparison():
     assert len(heat_maps(view.figure)) == 1 and "ratio inf" in text and "nan" not in (text + view.html).lower()
     with pytest.raises(FloatingPointError, match="completion 1, token 0"):
         explore_rollout(recording, beta=0.0)
+
+
+def test_a_masked_cell_is_blank_and_a_capped_one_is_not_called_clipped():
+    plain, cispo = (explore_rollout(loss_type=name, compare_with=dict(loss_type="bnpo")) for name in ("grpo", "cispo"))
+    hidden = [trace for trace in plain.figure.data if trace.name == "masked"]
+    assert hidden and not any("".join(trace.text) for trace in hidden)
+    for view, word, other in ((plain, "clipped", "capped"), (cispo, "capped", "clipped")):
+        names = {trace.name for trace in view.figure.data}
+        assert word in names and other not in names
+        assert f" are {word}, " in view.figure.layout.meta["alt"]
+        assert f">{word}</th>" in view.html
+
+
+def test_the_alt_text_counts_no_rounding():
+    view = explore_rollout(loss_type="cispo", compare_with=dict(loss_type="bnpo"))
+    counted = int(view.figure.layout.meta["alt"].split(" another setting: ")[1].split()[0])
+    clipped = inspect_rollout(load_recorded_rollout(), loss_type="bnpo").clipped[:6]
+    capped = view.inspection.clipped[:6]
+    assert counted == (clipped | capped).sum()
+
+
+def test_the_last_line_of_a_story_is_the_push_that_colours_the_token():
+    view = explore_rollout(completion=1, token=3)
+    assert view.story.lines[-1].startswith("push      = -d loss / d log π = policy ")
+    assert float(view.story.lines[-1].rsplit(" = ", 1)[1]) == pytest.approx(view.inspection.push[1, 3].item(), rel=1e-4)

@@ -162,7 +162,7 @@ def evaluates(line):
     if line.count("=") < 2:
         return False
     *_, filled, result = re.sub(r"  \((the|all|clipped|capped)[^)]*\)", "", line).replace("\n", " ").split(" = ")
-    code = filled.replace("policy ", "").replace("KL ", "").replace("·", "*").replace("^", "**")
+    code = filled.replace("sg", "").replace("policy ", "").replace("KL ", "").replace("·", "*").replace("^", "**")
     names = dict(exp=np.exp, min=min, clip=np.clip, sigmoid=lambda z: 1 / (1 + np.exp(-z)))
     return eval(code, names) == pytest.approx(float(result), rel=2e-3, abs=2e-5)
 
