@@ -23,6 +23,18 @@ from grpo_lib import (
 from grpo_lib.answers import extract_answer, parse_number
 
 ALL = [getattr(checks, name) for name in checks.__all__]
+MODULES = (
+    attack_exercises,
+    bandit_checks,
+    logprob_checks,
+    loss_checks,
+    mask_checks,
+    rest_checks,
+    reward_exercises,
+    sampling_checks,
+    token_checks,
+    variant_checks,
+)
 
 
 @pytest.fixture
@@ -36,18 +48,7 @@ def judged(monkeypatch):
             seen.update(reference=reference, cases=cases, slips=slips)
             return verdicts.judge(exercise, attempt, reference, cases, slips, **options)
 
-        for module in (
-            attack_exercises,
-            bandit_checks,
-            logprob_checks,
-            loss_checks,
-            mask_checks,
-            rest_checks,
-            reward_exercises,
-            sampling_checks,
-            token_checks,
-            variant_checks,
-        ):
+        for module in MODULES:
             monkeypatch.setattr(module, "judge", spy)
         check(lambda *a: None)
         return seen
@@ -194,18 +195,7 @@ def test_an_attempt_in_place_is_judged_fairly_and_spoils_nothing():
 def test_every_check_is_public_and_documented():
     functions = {
         name
-        for module in (
-            attack_exercises,
-            bandit_checks,
-            logprob_checks,
-            loss_checks,
-            mask_checks,
-            rest_checks,
-            reward_exercises,
-            sampling_checks,
-            token_checks,
-            variant_checks,
-        )
+        for module in MODULES
         for name, f in vars(module).items()
         if inspect.isfunction(f) and name.startswith("check_")
     }
