@@ -6,6 +6,7 @@
 An exercise that is still `...` reads as "not attempted yet". The reference is always the library's own function.
 """
 
+from grpo_lib.attack_exercises import check_attack, check_sturdy_reward
 from grpo_lib.bandit_checks import (
     check_bandit_advantages,
     check_bandit_push,
@@ -24,7 +25,7 @@ from grpo_lib.loss_checks import (
 )
 from grpo_lib.mask_checks import check_completion_means, check_truncated
 from grpo_lib.rest_checks import check_largest_rate, check_resting_point
-from grpo_lib.reward_exercises import check_form_reward, check_silent_shares, check_sturdy_reward
+from grpo_lib.reward_exercises import check_form_reward, check_silent_shares
 from grpo_lib.sampling_checks import check_group_rows, check_temperature_log_prob, check_top_k_log_probs
 from grpo_lib.token_checks import (
     check_completion_mask,
@@ -40,6 +41,7 @@ from grpo_lib.variant_checks import (
 )
 
 __all__ = [
+    "check_attack",
     "check_bandit_advantages",
     "check_bandit_push",
     "check_centred_rewards",

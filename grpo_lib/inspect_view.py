@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 
-from grpo_lib._arguments import check_count
-from grpo_lib.inspection import DEFAULTS, Inspection, describe_changes, inspect_rollout, setting_text
+from grpo_lib.inspection import DEFAULTS, Inspection, inspect_rollout, setting_text
 from grpo_lib.inspection_plots import push_figure
 from grpo_lib.inspection_tables import group_table, token_rows
+from grpo_lib.recorded import check_place
 from grpo_lib.recordings import load_recorded_rollout
-from grpo_lib.token_stories import TokenStory, token_story
+from grpo_lib.token_stories import TokenStory, describe_changes, token_story
 
 __all__ = ["RolloutView", "explore_rollout"]
 
@@ -27,6 +27,7 @@ class RolloutView:
         table, story_html: HTML: the group's completions, and the picked token's numbers.
         story: the picked token's `TokenStory`. group, completion, token: which one that is.
         changes: which tokens the setting compared with moves otherwise, a sentence; "" where the settings are the same.
+            It says so where there is nothing to compare with, as that loss is not finite; before is inspection then.
         inspection, before: the `Inspection` shown, and the one compared with.
     """
 
@@ -43,7 +44,8 @@ class RolloutView:
     @property
     def story_html(self):
         lines = escape("\n".join(self.story.lines))
-        name = f"Completion {self.completion}, token {self.token}: <code>{escape(repr(self.story.token)[1:-1])}</code>"
+        token = f'<code style="unicode-bidi:isolate">{escape(repr(self.story.token)[1:-1])}</code>'
+        name = f"Completion {self.completion}, token {self.token}: {token}"
         formulae = (
             f'<pre style="line-height:1.35;margin:4px 0;white-space:pre;overflow-x:auto">{lines}</pre>' if lines else ""
         )
@@ -52,7 +54,7 @@ class RolloutView:
     @property
     def rows_html(self):
         """The figure's first panel in HTML."""
-        return token_rows(self.inspection, self.group)
+        return token_rows(self.inspection, self.group, token=self.token)
 
     @property
     def html(self):
@@ -93,11 +95,12 @@ def explore_rollout(
         compare_with: a dict of settings to draw the change against; what it leaves out is as here. None compares with
             plain GRPO: token level, clip 0.2, the same beta.
         loss_type, importance_sampling_level, beta, epsilon, epsilon_high, delta, bias_correction_kl, options: of
-            `grpo_lib.losses.policy_loss`.
+            `grpo_lib.losses.policy_loss`; also mask_truncated_completions, see `grpo_lib.grpo.rollout_loss`.
     Returns:
         a `RolloutView`.
     Raises:
-        ValueError, TypeError: on a bad setting, or a group, completion or token that is not there.
+        ValueError, TypeError: on a bad setting, or a group, completion or token that is not there. FloatingPointError:
+        where the loss is not finite.
 
     >>> view = explore_rollout(loss_type="dapo", group=1)
     >>> view.figure.layout.title.text
@@ -108,15 +111,20 @@ def explore_rollout(
     settings |= dict(epsilon=epsilon, epsilon_high=epsilon_high, delta=delta, bias_correction_kl=bias_correction_kl)
     settings |= options
     inspection = inspect_rollout(recording, **settings)
-    before = inspect_rollout(recording, **{**settings, **(_plain(settings) if compare_with is None else compare_with)})
-    _check_place("group", group, recording.num_groups)
-    _check_place("completion", completion, recording.num_generations)
+    other = {**settings, **(_plain(settings) if compare_with is None else compare_with)}
+    try:
+        before, unknown = inspect_rollout(recording, **other), ""
+    except FloatingPointError as error:
+        before, unknown = inspection, f"There is nothing to compare with: {error}."
+    check_place("group", group, recording.num_groups)
+    check_place("completion", completion, recording.num_generations)
     row = group * recording.num_generations + completion
     token = int(inspection.push[row].abs().argmax()) if token is None else token
-    _check_place("token", token, inspection.mask.shape[1])
+    check_place("token", token, inspection.mask.shape[1])
     texts = [setting_text(x.options) for x in (inspection, before)]
     same = inspection.options == before.options
     changes = "" if same else describe_changes(inspection, before, recording.group(group))[0]
+    changes = unknown or (changes and f"Against {texts[1]}. {changes}")
     figure = push_figure(
         inspection,
         group,
@@ -132,21 +140,16 @@ def explore_rollout(
         group=group,
         completion=completion,
         token=token,
-        changes=changes and f"Against {texts[1]}. {changes}",
+        changes=changes,
         inspection=inspection,
         before=before,
     )
 
 
 def _plain(settings):
-    return {**PLAIN, "bias_correction_kl": False, "beta": settings["beta"]}
+    return {**PLAIN, "bias_correction_kl": False, "mask_truncated_completions": False, "beta": settings["beta"]}
 
 
 @lru_cache(maxsize=1)
 def _shipped():
     return load_recorded_rollout()
-
-
-def _check_place(name, value, size):
-    if check_count(name, value, 0) >= size:
-        raise ValueError(f"{name} must be below {size}, got {value}")

@@ -5,28 +5,30 @@ from dataclasses import dataclass
 
 import torch
 
+from grpo_lib._arguments import check_choice
+from grpo_lib.loss_formulas import level_matters
 from grpo_lib.losses import LOSS_TYPES, policy_loss
-from grpo_lib.recorded import Recording
+from grpo_lib.recorded import Recording, check_recording
 
-__all__ = ["DEFAULTS", "Inspection", "describe_changes", "inspect_rollout", "setting_text"]
+__all__ = ["DEFAULTS", "Inspection", "inspect_rollout", "setting_text"]
 
 DEFAULTS = {
     name: parameter.default
     for name, parameter in inspect.signature(policy_loss).parameters.items()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-}
-_CHANGED = 0.01  # a push that differs by less than this share counts as the same
+} | {"mask_truncated_completions": False}
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
     """The loss of a recording, token by token; float64 tensors of shape (B, T), 0 (or False) where the mask is 0.
 
+    mask: 1 for the tokens that are part of this loss: the recording's, less the completions that are left out.
     log_probs, old_log_probs, ref_log_probs, ratio, advantage, surrogate, kl, weight, clipped: as in `policy_loss`;
     ref_log_probs and kl are None without a reference.
     contribution: -weight · (surrogate - beta · KL); they sum to `loss`.
     policy_gradient, kl_gradient: d loss / d log π of the surrogates, and of the KL terms.
-    options: every keyword argument of `policy_loss` that was in force.
+    options: every keyword argument of `policy_loss` that was in force, and mask_truncated_completions.
     """
 
     recording: Recording
@@ -67,32 +69,34 @@ def inspect_rollout(recording, **loss_options):
 
     Args:
         recording: a `Recording`.
-        loss_options: keyword arguments of `policy_loss`; max_completion_length is the recording's unless given.
+        loss_options: keyword arguments of `rollout_loss`, as `GRPOSettings.loss_options` holds them: those of
+            `policy_loss` (max_completion_length is the recording's unless given), and mask_truncated_completions.
     Returns:
         an `Inspection`.
     Raises:
-        ValueError, TypeError: as `policy_loss` does.
+        ValueError, TypeError: as `policy_loss` does. FloatingPointError: where the loss or its gradient is not finite,
+        since a ratio is too large for a float; the error names the token.
 
     >>> recording = Recording([["a", "b"]] * 2, [1, 0], [1, -1], [[1, 1]] * 2, [[-1.0, -2.0]] * 2)
     >>> inspect_rollout(recording, beta=0.0).push.tolist()
     [[0.25, 0.25], [-0.25, -0.25]]
     """
-    if not isinstance(recording, Recording):
-        raise TypeError(
-            f"a Recording is needed, got a {type(recording).__name__}; of a live rollout make one with "
-            "record_rollout(model, tokenizer, rollout)"
-        )
+    check_recording(recording)
     unknown = set(loss_options) - set(DEFAULTS)
     if unknown:
         raise TypeError(f"unknown loss option {sorted(unknown)}; there are: {', '.join(DEFAULTS)}")
     options = {**DEFAULTS, "max_completion_length": recording.max_completion_length, **loss_options}
-    mask, keep = recording.mask, recording.mask.bool()
+    check_choice("mask_truncated_completions", options["mask_truncated_completions"], (False, True))
+    left_out = recording.truncated & options["mask_truncated_completions"]  # (B,)
+    mask = recording.mask * ~left_out[:, None]
+    keep = mask.bool()
+    of_policy_loss = {name: value for name, value in options.items() if name != "mask_truncated_completions"}
     old, ref = (None if x is None else x.double() for x in (recording.old_log_probs, recording.ref_log_probs))
     advantages = recording.advantages.double()
 
     def loss_of(advantages, **change):
         leaf = recording.log_probs.double().requires_grad_()
-        loss, watch = policy_loss(leaf, old, ref, advantages, mask, **{**options, **change})
+        loss, watch = policy_loss(leaf, old, ref, advantages, mask, **{**of_policy_loss, **change})
         [gradient] = torch.autograd.grad(loss, leaf)
         return loss.item(), watch, gradient
 
@@ -110,6 +114,7 @@ def inspect_rollout(recording, **loss_options):
         "surrogate": watch["surrogate"],
     }
     parts = {name: torch.where(keep, value, torch.zeros_like(value)) for name, value in parts.items()}
+    _check_finite(recording, options, parts)
     return Inspection(
         recording=recording,
         options=options,
@@ -125,6 +130,17 @@ def inspect_rollout(recording, **loss_options):
     )
 
 
+def _check_finite(recording, options, parts):
+    bad = ~sum(parts[name] for name in ("contribution", "policy_gradient", "kl_gradient")).isfinite()
+    if bad.any():
+        row, token = bad.nonzero()[0].tolist()
+        log_prob, old = (x[row, token].item() for x in (recording.log_probs, recording.old_log_probs))
+        raise FloatingPointError(
+            f"under {setting_text(options)} the loss of completion {row}, token {token}, or its gradient, is not "
+            f"finite: the exponential of a log ratio is too large (here log π is {log_prob:g}, log π_old {old:g})"
+        )
+
+
 def setting_text(options):
     """A loss's settings in words: those that matter to its variant, and those that are not at their default.
 
@@ -134,7 +150,7 @@ def setting_text(options):
     value = {**DEFAULTS, **options}
     name, low, high = value["loss_type"], value["epsilon"], value["epsilon_high"]
     surrogate = LOSS_TYPES[name][0]
-    words = [name] if surrogate == "vespo" else [name, f"{value['importance_sampling_level']} level"]
+    words = [name, f"{value['importance_sampling_level']} level"] if level_matters(value) else [name]
     words.append(f"beta {value['beta']:g}")
     if surrogate == "cispo":
         words.append(f"cap {1 + (low if high is None else high):g}")
@@ -144,46 +160,26 @@ def setting_text(options):
         words.append(f"delta {value['delta']:g}")
     if value["bias_correction_kl"] and value["beta"]:
         words.append("KL weighed by the ratio")
-    return ", ".join(words)
+    return ", ".join([*words, *_further_words(value, surrogate)])
 
 
-def describe_changes(now, before, rows=slice(None)):
-    """Say which tokens another setting moves otherwise, and how.
+def _further_words(value, surrogate):
+    """Settings that have no control: only where they are not at their default, and matter to the variant."""
 
-    Args:
-        now, before: two `Inspection`s of one recording. rows: the rows to look at.
-    Returns:
-        (text, counts): one line; and a dict with the numbers of tokens: those on which the policy term (or anything)
-        "start"s or "stop"s to push, that "turn" round, are pushed "harder", "softer", or the "same" (within 1 %).
-    Raises:
-        ValueError: if they are not of one recording.
+    def own(name):
+        return torch.as_tensor(value[name]).tolist() != torch.as_tensor(DEFAULTS[name]).tolist()
 
-    >>> recording = Recording([["a", "b"]] * 2, [1, 0], [1, -1], [[1, 1], [1, 0]], [[-1.0, -2.0]] * 2)
-    >>> describe_changes(*(inspect_rollout(recording, beta=0.0, loss_type=name) for name in ("dapo", "grpo")))[1]
-    {'start': 0, 'stop': 0, 'turn': 0, 'harder': 2, 'softer': 1, 'same': 0}
-    """
-    if now.recording is not before.recording:
-        raise ValueError("two inspections of one recording are needed, got those of two recordings")
-    keep = now.mask[rows].bool()
-    new, old = now.push[rows][keep], before.push[rows][keep]
-    acts, acted = (x.policy_gradient[rows][keep] != 0 for x in (now, before))
-    start, stop = (acts & ~acted) | ((old == 0) & (new != 0)), (acted & ~acts) | ((old != 0) & (new == 0))
-    factor, left = torch.where(old == new, 1.0, new / old), ~(start | stop)
-    kinds = {
-        "start": start,
-        "stop": stop & ~start,
-        "turn": left & (factor < 0),
-        "harder": left & (factor > 1 + _CHANGED),
-        "softer": left & (factor >= 0) & (factor < 1 - _CHANGED),
-        "same": left & ((factor - 1).abs() <= _CHANGED),
-    }
-    counts = {name: int(kind.sum()) for name, kind in kinds.items()}
-    shares = {"harder": " (up to {:.2g} times as hard)", "softer": " (down to {:.2g} times)"}
-    for name, extreme in (("harder", max), ("softer", min)):
-        shares[name] = shares[name].format(extreme(factor[kinds[name]].tolist())) if counts[name] else ""
-    words = {"start": "newly pushed", "stop": "no longer pushed", "turn": "pushed the other way"}
-    words |= {"harder": "pushed harder", "softer": "pushed more softly", "same": "pushed as before"}
-    if now.options["beta"]:
-        words["stop"] += " but by the KL"
-    parts = [f"{text} {counts[name]}{shares.get(name, '')}" for name, text in words.items() if counts[name]]
-    return f"Of {len(new)} tokens: {', '.join(parts)}.", counts
+    if surrogate == "sapo" and own("sapo_temperatures"):
+        yield "τ {:g} for A > 0 and {:g} else".format(*value["sapo_temperatures"])
+    if surrogate == "vespo" and own("vespo_gammas"):
+        pairs = ["({:g}, {:g})".format(*pair) for pair in value["vespo_gammas"]]
+        yield "(k, λ) {} for A ≥ 0 and {} else".format(*pairs)
+    weighting = LOSS_TYPES[value["loss_type"]][1]
+    for name, symbol, where in (
+        ("max_completion_length", "L_max", "constant length"),
+        ("num_items_in_batch", "N", "global mean"),
+    ):
+        if weighting == where and value[name] is not None:
+            yield f"{symbol} {value[name]:g}"
+    if value["mask_truncated_completions"]:
+        yield "cut completions left out"

@@ -1,10 +1,12 @@
 """What the next update does to each token of a group, as a picture."""
 
 import numpy as np
+import torch
 
-from grpo_lib.inspection_tables import push_colour, push_limit
+from grpo_lib.inspection_tables import clip_word, push_colour, push_limit
 from grpo_lib.plot_style import finish, subplots
-from grpo_lib.token_plots import token_heatmap, visible
+from grpo_lib.recorded import check_place
+from grpo_lib.token_plots import readable, token_heatmap, visible
 
 __all__ = ["COLUMNS", "push_figure"]
 
@@ -27,6 +29,8 @@ def push_figure(inspection, group=0, *, picked=None, before=None, title=None, ch
         title, change_title: of the two panels.
     Returns:
         `go.Figure`.
+    Raises:
+        ValueError: on a group or a picked token that is not there.
 
     >>> from grpo_lib.inspection import inspect_rollout
     >>> from grpo_lib.recordings import load_recorded_rollout
@@ -35,22 +39,26 @@ def push_figure(inspection, group=0, *, picked=None, before=None, title=None, ch
     ('heatmap', 6, 20)
     """
     rows = inspection.recording.group(group)
+    for name, place, size in zip(("picked[0]", "picked[1]"), picked or (), inspection.mask[rows].shape, strict=False):
+        check_place(name, place, size)
     first = 0 if picked is None else picked[1] // COLUMNS * COLUMNS
     page = slice(first, first + COLUMNS)
     limit = push_limit(*(x for x in (inspection, before) if x is not None))
-    panels = [inspection.push] if before is None else [inspection.push, inspection.push - before.push]
-    height = max(36 * inspection.recording.num_generations, 110)
+    panels = [(inspection.push, inspection.mask)]
+    if before is not None:
+        panels.append((inspection.push - before.push, inspection.mask | before.mask))
+    height = max(28 * inspection.recording.num_generations, 110)
     fig = subplots(len(panels), 1, y=min(0.5, 92 / (height * len(panels) + 92)))
     tokens = _shown(inspection, rows, page)
-    for number, values in enumerate(panels, start=1):
+    for number, (values, mask) in enumerate(panels, start=1):
         drawn = token_heatmap(
             tokens,
             values[rows, page].tolist(),
-            mask=inspection.mask[rows, page].tolist(),
+            mask=mask[rows, page].tolist(),
             row_labels=_labels(inspection, rows),
         )
         _add_panel(fig, number, drawn, limit, _hover(inspection, rows, page, values), _font_size(tokens))
-        _frame(fig, number, inspection.clipped[rows, page], legend=number == 1)
+        _frame(fig, number, inspection.clipped[rows, page], clip_word(inspection) if number == 1 else None)
         if picked is not None:
             _mark(fig, number, picked[0], picked[1] - first, legend=number == 1)
         _axes(fig, number, drawn, first, last=number == len(panels))
@@ -64,14 +72,18 @@ def push_figure(inspection, group=0, *, picked=None, before=None, title=None, ch
 
 
 def _shown(inspection, rows, page):
-    """The page's tokens, cut to the width of a cell."""
-    cut = [row[page] for row in inspection.recording.tokens[rows]]
+    """The page's tokens, cut to the width of a cell; nothing where they do not count (the hover text has them)."""
+    kept = inspection.mask[rows, page].tolist()
+    cut = [
+        [token if keep else "" for token, keep in zip(row[page], keeps, strict=True)]
+        for row, keeps in zip(inspection.recording.tokens[rows], kept, strict=True)
+    ]
     room = max(2, int(_WIDTH / len(cut[0]) / _CHARACTER))
     return [[token if len(token) <= room else token[: room - 1] + "…" for token in row] for row in cut]
 
 
 def _font_size(tokens):
-    longest = max(len(token) for row in tokens for token in row)
+    longest = max(1, *(len(readable(token)) for row in tokens for token in row))
     return int(np.clip(_WIDTH / len(tokens[0]) / longest / 0.62, 8, 13))
 
 
@@ -94,14 +106,14 @@ def _colour_scale(stops=8):
     return [[0.5 + share / 2, push_colour(share)] for share in shares]
 
 
-def _frame(fig, number, clipped, legend):
+def _frame(fig, number, clipped, word):
     """A dark frame inside the cell of each clipped token; cells are light where the clip cuts, on any page."""
     y, x = np.nonzero(clipped.numpy())
     frame = dict(color="#222222", width=2)
     if len(x):
         _boxes(fig, number, x, y, 0.43, frame, showlegend=False)
-    if len(x) and legend:  # a bar without a length: the legend's swatch is light on any page
-        fig.add_bar(x=[None], y=[None], name="clipped", marker=dict(color="#F7F7F7", line=frame), row=number, col=1)
+    if len(x) and word:  # a bar without a length: the legend's swatch is light on any page
+        fig.add_bar(x=[None], y=[None], name=word, marker=dict(color="#F7F7F7", line=frame), row=number, col=1)
 
 
 def _mark(fig, number, y, x, legend):
@@ -164,13 +176,13 @@ def _labels(inspection, rows):
 
 def _hover(inspection, rows, page, values):
     """One text a cell: the value drawn, and what it is made of."""
-    kl = inspection.ratio * 0 if inspection.kl is None else inspection.kl
+    kl = torch.zeros_like(inspection.ratio) if inspection.kl is None else inspection.kl
     tables = [values, inspection.ratio, inspection.advantage, kl, inspection.clipped]
     tables = [table[rows, page].tolist() for table in tables]
     return [
         [
             f"{visible(token)}: {value:+.3g}<br>ratio {ratio:.3f}, A {a:+.2f}, KL {k:.3g}"
-            + ("<br>clipped" if cut else "")
+            + (f"<br>{clip_word(inspection)}" if cut else "")
             for token, value, ratio, a, k, cut in zip(tokens[page], *columns, strict=True)
         ]
         for tokens, *columns in zip(inspection.recording.tokens[rows], *tables, strict=True)
@@ -184,9 +196,10 @@ def _alt(inspection, rows, before):
     hardest = push.abs().max().item() if len(push) else 0.0
     alt = (
         f"{len(keep)} completions, {len(push)} tokens that count: the next update pushes {up} up and {down} down, "
-        f"the hardest by {hardest:.3g}; {clipped} are clipped, {int((~keep).sum())} masked"
+        f"the hardest by {hardest:.3g}; {clipped} are {clip_word(inspection)}, {int((~keep).sum())} masked"
     )
     if before is not None:
-        change = (inspection.push - before.push)[rows][keep]
-        alt += f". Below, the change against another setting: {int((change != 0).sum())} tokens are pushed otherwise"
+        change = (inspection.push - before.push)[rows].abs()  # 0 where neither counts
+        otherwise = int((change > 1e-9 * push_limit(inspection, before)).sum())  # rounding aside
+        alt += f". Below, the change against another setting: {otherwise} tokens are pushed otherwise"
     return f"{alt}."

@@ -4,7 +4,9 @@ import ipywidgets as widgets
 
 from grpo_lib.controls import keys_line
 from grpo_lib.inspection import DEFAULTS
+from grpo_lib.loss_formulas import level_matters
 from grpo_lib.losses import LEVELS, LOSS_TYPES
+from grpo_lib.token_plots import readable
 
 __all__ = ["NONE", "arrange", "compare_menu", "loss_controls", "match_variant", "place_controls", "point_at"]
 
@@ -72,7 +74,7 @@ def compare_menu():
 def match_variant(controls):
     """Grey out what the chosen loss type does not use."""
     surrogate = LOSS_TYPES[controls["loss_type"].value][0]
-    controls["importance_sampling_level"].disabled = surrogate == "vespo"
+    controls["importance_sampling_level"].disabled = not level_matters({n: c.value for n, c in controls.items()})
     controls["epsilon"].disabled = surrogate in ("sapo", "vespo")
     controls["epsilon_high"].disabled = surrogate in ("sapo", "vespo")
     controls["delta"].disabled = surrogate != "clip"
@@ -98,7 +100,7 @@ def _offer(menu, names):
 
 
 def _short(text, longest=34):
-    text = text.replace("\n", "⏎")
+    text = readable(text)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import plotly.graph_objects as go
 
+from grpo_lib._arguments import check_count
 from grpo_lib.plot_style import TEMPLATE, TEXT, checked, colour, finish, line_style, rounded
 from grpo_lib.token_plots import shortened
 
@@ -40,8 +41,9 @@ def alignment_figure(tokens, num_completion_tokens, *, log_probs=None, mask=None
     >>> [list(row) for row in fig.data[0].text[1:]]
     [['–', '–', 'keep', 'keep', 'drop'], ['', '', '', '-0.10', '-0.02']]
     """
-    tokens, T = [str(token) for token in tokens], int(num_completion_tokens)
-    if not 1 <= T < len(tokens):
+    tokens = [str(token) for token in tokens]
+    T = check_count("num_completion_tokens", num_completion_tokens, 1)
+    if T >= len(tokens):
         raise ValueError(f"num_completion_tokens must be from 1 to {len(tokens) - 1}, one prompt token less, got {T}")
     L = len(tokens) - T
     real = checked("mask", np.ones(len(tokens)) if mask is None else mask, (len(tokens),))

@@ -2,9 +2,12 @@
 
 import math
 
-from grpo_lib.losses import LOSS_TYPES
+import torch
 
-__all__ = ["clip_range", "formula_lines", "token_numbers"]
+from grpo_lib.losses import LOSS_TYPES
+from grpo_lib.surrogates import sequence_log_ratio
+
+__all__ = ["clip_range", "formula_lines", "level_matters", "token_numbers"]
 
 _LONGEST = 88  # characters of a line
 
@@ -19,10 +22,20 @@ def clip_range(options):
     return 1 - options["epsilon"], 1 + high
 
 
+def level_matters(options):
+    """Whether the level of the ratio is a setting of this loss: VESPO asks for it only to weigh the KL by the ratio.
+
+    >>> level_matters({"loss_type": "vespo", "beta": 0.1, "bias_correction_kl": False})
+    False
+    """
+    return LOSS_TYPES[options["loss_type"]][0] != "vespo" or bool(options["beta"] and options["bias_correction_kl"])
+
+
 def token_numbers(inspection, row, token):
     """Every number of one token's part of the loss, unrounded, by name.
 
-    "own_ratio" is the token's, "ratio" the one in force; "log_ratios" (of the whole completion) sums the log ratios.
+    "own_ratio" is the token's, "ratio" the one in force; "log_ratios" (of the whole completion) sums the log ratios,
+    "log_w" is that sum as VESPO keeps it within limits.
     """
     options, keep = inspection.options, inspection.mask[row].bool()
     names = ("log_probs", "old_log_probs", "ref_log_probs", "ratio", "advantage", "surrogate", "kl", "weight")
@@ -30,7 +43,8 @@ def token_numbers(inspection, row, token):
     tables = {name: getattr(inspection, name) for name in names}
     numbers = {name: table[row, token].item() for name, table in tables.items() if table is not None}
     log_ratios = (inspection.log_probs - inspection.old_log_probs)[row][keep]
-    numbers["own_ratio"] = math.exp(numbers["log_probs"] - numbers["old_log_probs"])
+    numbers["own_ratio"] = _exp(numbers["log_probs"] - numbers["old_log_probs"])
+    numbers["log_w"] = sequence_log_ratio(log_ratios[None], torch.ones_like(log_ratios)[None]).item()
     numbers["log_ratios"], numbers["length"] = log_ratios.sum().item(), int(keep.sum())
     numbers["rows"], numbers["all_tokens"] = len(inspection.mask), int(inspection.mask.sum())
     pull = numbers.get("kl", 0.0) * (numbers["ratio"] if options["bias_correction_kl"] else 1.0)
@@ -39,7 +53,7 @@ def token_numbers(inspection, row, token):
 
 
 def formula_lines(inspection, numbers):
-    """The lines that lead from the log-probs to a token's part of the loss, and to its slope.
+    """The lines that lead from the log-probs to a token's part of the loss, and to its push.
 
     Args:
         inspection: an `Inspection`. numbers: of one token that counts, from `token_numbers`.
@@ -58,8 +72,8 @@ def formula_lines(inspection, numbers):
         filled = f"({filled} - {_n(options['beta'])} · {weighed}{_n(numbers['kl'])})"
     filled = f"-{_n(numbers['weight'])} · {_bracket(filled)}"
     lines.append(_line("loss part", f"-weight · {formula}", filled, numbers["contribution"]))
-    parts = f"policy {_n(numbers['policy_gradient'])} + KL {_n(numbers['kl_gradient'])}"
-    lines.append(_line("slope", "d loss / d log π", parts, numbers["gradient"]))
+    parts = f"policy {_n(-numbers['policy_gradient'])} + KL {_n(-numbers['kl_gradient'])}"
+    lines.append(_line("push", "-d loss / d log π", parts, -numbers["gradient"]))
     return tuple(lines)
 
 
@@ -67,14 +81,17 @@ def _ratio(options, numbers, surrogate):
     new, old = _log(numbers["log_probs"]), _bracket(_log(numbers["old_log_probs"]))
     own = _line("ratio", "exp(log π - log π_old)", f"exp({new} - {old})", numbers["own_ratio"])
     total, length = _n(numbers["log_ratios"]), numbers["length"]
-    if surrogate == "vespo":
-        summed = math.exp(numbers["log_ratios"])
-        whole = _line("W", "Π ratio = exp(sum log ratio)", f"exp({total})  (all {length} tokens)", summed)
-        return [own, whole]
-    if options["importance_sampling_level"] == "sequence":
+    lines = [own]
+    if options["importance_sampling_level"] == "sequence" and level_matters(options):
         formula, filled = "exp(sum log ratio / |o|)", f"exp({total} / {length})"
-        return [own + "  (the token's own)", _line("ratio", formula, filled, numbers["ratio"]) + "  (the completion's)"]
-    return [own]
+        whole = _line("ratio", formula, filled, numbers["ratio"]) + "  (the completion's)"
+        lines = [own + "  (the token's own)", whole]
+    if surrogate == "vespo":
+        log_w, formula = numbers["log_w"], "Π ratio = exp(sum log ratio)"
+        if abs(log_w - numbers["log_ratios"]) > 1e-9:  # so far that the loss keeps it within limits
+            formula = "Π ratio, kept in [1e-8, e^20], each ratio in [e^-20, e^20]"
+        lines.append(_line("W", formula, f"exp({_n(log_w)})  (all {length} tokens)", math.exp(log_w)))
+    return lines
 
 
 def _clip(options, numbers):
@@ -87,14 +104,14 @@ def _clip(options, numbers):
     )
     filled = f"min({_n(free)} · {a}, {_n(bound)} · {a})"
     lines = [f"A         = {_n(advantage)}", _line("surrogate", formula, filled, numbers["surrogate"])]
-    return [lines[0], lines[1] + ("  (clipped: slope 0)" if numbers["clipped"] else "")]
+    return [lines[0], lines[1] + ("  (clipped: no push)" if numbers["clipped"] else "")]
 
 
 def _cispo(options, numbers):
     high = clip_range(options)[1]
     weight = _n(min(numbers["ratio"], high))
     capped = "  (capped)" if numbers["clipped"] else ""
-    formula = f"min(ratio, {_n(high)}) · A · log π"
+    formula = f"sg(min(ratio, {_n(high)})) · A · log π"
     filled = f"{weight} · {_bracket(_n(numbers['advantage']))} · {_bracket(_n(numbers['log_probs']))}"
     return [
         f"A         = {_n(numbers['advantage'])}",
@@ -113,14 +130,14 @@ def _sapo(options, numbers):
 def _vespo(options, numbers):
     advantage = numbers["advantage"]
     k, rate = options["vespo_gammas"][0 if advantage >= 0 else 1]
-    log_w = min(max(numbers["log_ratios"], math.log(1e-8)), 20.0)
-    phi = math.exp(k * log_w + rate * (1 - math.exp(log_w)))
+    log_w = numbers["log_w"]
+    phi = _exp(k * log_w + rate * (1 - math.exp(log_w)))
     w = _n(math.exp(log_w))
     filled = f"{_n(phi)} · {_bracket(_n(advantage))} · {_bracket(_n(numbers['log_probs']))}"
     return [
         _line("φ(W)", "W^k · exp(λ (1 - W))", f"{w}^{_n(k)} · exp({_n(rate)} · (1 - {w}))", phi),
         f"A         = {_n(advantage)}",
-        _line("surrogate", "φ(W) · A · log π", filled, numbers["surrogate"]),
+        _line("surrogate", "sg(φ(W)) · A · log π", filled, numbers["surrogate"]),
     ]
 
 
@@ -158,6 +175,11 @@ def _weight(options, numbers):
 def _line(name, formula, filled, value):
     line = f"{name:<9} = {formula} = {filled} = {_n(value)}"
     return line if len(line) <= _LONGEST else line.replace(f"{formula} = ", f"{formula}\n{'':<9} = ", 1)
+
+
+def _exp(value):
+    """exp, and infinity where that is too large for a float."""
+    return math.exp(value) if value < 709 else math.inf
 
 
 def _n(value):

@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from grpo_lib.plot_style import TEMPLATE, TEXT, finish, subplots
-from grpo_lib.token_plots import shortened, visible
+from grpo_lib.token_plots import escaped, readable, shortened, visible
 
 __all__ = ["mask_figure", "role_figure"]
 
@@ -100,7 +100,7 @@ def mask_figure(tokens, masks, *, row_labels=None, title=None):
     down = len(given) // beside
     height = 34 * len(rows) + 40
     gap = dict(x=0.03, y=48 / (down * height)) if down > 1 else dict(x=0.03)
-    fig = subplots(down, beside, shared_yaxes=beside > 1, subplot_titles=[_panel_title(name) for name in given], **gap)
+    fig = subplots(down, beside, shared_yaxes=beside > 1, subplot_titles=[escaped(name) for name in given], **gap)
     told, drawn = [], set()
     for i, (name, mask) in enumerate(given.items()):
         place = dict(row=i // beside + 1, col=i % beside + 1)
@@ -117,11 +117,6 @@ def mask_figure(tokens, masks, *, row_labels=None, title=None):
     alt = f"Masks over {len(rows)} row(s) of {right.shape[1]} tokens. {'. '.join(told)}."
     fig = finish(fig, height=down * height, alt=alt, title=title, barmode="overlay")
     return fig.update_layout(margin_t=fig.layout.margin.t + 20)  # room for the panels' titles
-
-
-def _panel_title(name):
-    """The name with its HTML characters escaped, blanks kept."""
-    return visible(name).replace("␣", " ")
 
 
 def _array(values):
@@ -149,7 +144,7 @@ def _token_rows(tokens, shape):
 
 def _draw(fig, rows, names, looks, *, width, place=None, seen=()):
     """One bar trace for each name in sight, a box a token; returns the names drawn."""
-    longest = max(len(str(token)) for row in rows for token in row)
+    longest = max(1, *(len(readable(token)) for row in rows for token in row))
     room = max(3, int(width / names.shape[1] / (0.6 * 8)))  # characters that fit into a cell at the smallest font
     size = int(np.clip(width / names.shape[1] / min(room, longest) / 0.6, 8, 13))
     drawn = set()
@@ -182,7 +177,7 @@ def _draw(fig, rows, names, looks, *, width, place=None, seen=()):
 
 
 def _axes(fig, height, width, row_labels, place=None):
-    labels = [f"row {i}" for i in range(height)] if row_labels is None else [str(label) for label in row_labels]
+    labels = [f"row {i}" for i in range(height)] if row_labels is None else [escaped(label) for label in row_labels]
     if len(labels) != height:
         raise ValueError(f"row_labels must have one name for each of the {height} rows, got {len(labels)}")
     place = place or {}

@@ -1,13 +1,14 @@
 """What a recorded rollout holds, checked: all that its loss depends on, as plain numbers and strings."""
 
 import itertools
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import torch
 
 from grpo_lib._arguments import check_count
 
-__all__ = ["Recording"]
+__all__ = ["Recording", "check_place", "check_recording"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +48,7 @@ class Recording:
 
     def __post_init__(self):
         tokens, (rows, width) = _token_rows(self.tokens)
-        mask = _tensor("mask", self.mask, (rows, width))
-        if not ((mask == 0) | (mask == 1)).all():
-            raise ValueError("mask must hold 0 and 1 only")
+        mask = _flags("mask", self.mask, (rows, width))
         keep = mask.bool()
         self._fill("tokens", tokens, always=True)
         self._fill("mask", mask.long(), always=True)
@@ -64,14 +63,16 @@ class Recording:
             self._fill(name, _strings(name, getattr(self, name), rows), always=True)
         for name in ("rewards", "advantages"):
             self._fill(name, _finite(name, _tensor(name, getattr(self, name), (rows,))), always=True)
-        self._fill("truncated", _tensor("truncated", self.truncated, (rows,)).bool(), always=True)
+        self._fill("truncated", _flags("truncated", self.truncated, (rows,)).bool(), always=True)
         for name in ("log_probs", "old_log_probs", "ref_log_probs"):
             if getattr(self, name) is not None or name != "ref_log_probs":
                 table = _tensor(name, getattr(self, name), (rows, width))
                 self._fill(name, _log_probs(name, table, keep), always=True)
-        if rows % check_count("num_generations", self.num_generations, 1):
+        longest = max(1, int(mask.sum(dim=1).max()))
+        for name, low in (("num_generations", 1), ("max_completion_length", longest)):
+            self._fill(name, check_count(name, getattr(self, name), low), always=True)
+        if rows % self.num_generations:
             raise ValueError(f"num_generations = {self.num_generations} must divide the {rows} completions")
-        check_count("max_completion_length", self.max_completion_length, max(1, int(mask.sum(dim=1).max())))
 
     def _fill(self, name, value, always=False):
         if always or getattr(self, name) is None:
@@ -86,8 +87,25 @@ class Recording:
         return len(self) // self.num_generations
 
     def group(self, number):
-        """The rows of a group, as a slice."""
+        """The rows of a group, as a slice; ValueError where there is no such group."""
+        check_place("group", number, self.num_groups)
         return slice(number * self.num_generations, (number + 1) * self.num_generations)
+
+
+def check_place(name, value, size):
+    """Raise ValueError unless `value` is an index from 0 to `size` - 1."""
+    if check_count(name, value, 0) >= size:
+        raise ValueError(f"{name} must be below {size}, got {value}")
+
+
+def check_recording(recording):
+    """Return `recording`, or raise TypeError unless it is a `Recording`."""
+    if isinstance(recording, Recording):
+        return recording
+    raise TypeError(
+        f"a Recording is needed, got a {type(recording).__name__}; of a live rollout make one with "
+        "record_rollout(model, tokenizer, rollout)"
+    )
 
 
 def _token_rows(tokens):
@@ -103,6 +121,8 @@ def _token_rows(tokens):
 
 
 def _strings(name, values, count):
+    if isinstance(values, (str, bytes, Mapping, Set)):  # their list would be of letters, of keys, or in no order
+        raise ValueError(f"{name} must be a list of {count} strings, got a {type(values).__name__}")
     values = list(values)
     if len(values) != count or not all(isinstance(value, str) for value in values):
         raise ValueError(f"{name} must be {count} strings, got {len(values)} entries: {values[:3]!r} …")
@@ -113,10 +133,17 @@ def _tensor(name, values, shape):
     """A float32 tensor on the CPU, of this shape."""
     try:
         tensor = torch.as_tensor(values).detach().cpu().float()
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{name} must be numbers of shape {shape}: {error}") from error
     if tensor.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
+    return tensor
+
+
+def _flags(name, values, shape):
+    tensor = _tensor(name, values, shape)
+    if not ((tensor == 0) | (tensor == 1)).all():
+        raise ValueError(f"{name} must hold 0 and 1 only")
     return tensor
 
 

@@ -7,6 +7,7 @@ records the shipped one again.
 
 import itertools
 import json
+import os
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
@@ -69,10 +70,30 @@ def record_rollout(model, tokenizer, rollout, *, max_completion_length=None):
 
 
 def save_recording(recording, path):
-    """Write a recording as JSON; `load_recording` gives back the same numbers."""
+    """Write a recording as JSON; `load_recording` gives back the same numbers.
+
+    The file appears when it is whole: a failure leaves what was there before.
+
+    Raises:
+        ValueError: if a string holds half of a surrogate pair, which no UTF-8 file can hold.
+    """
     columns = {field.name: _plain(getattr(recording, field.name)) for field in fields(recording)}
     lines = ",\n".join(f"{json.dumps(name)}: {_compact(value)}" for name, value in columns.items())
-    Path(path).write_text(f'{{"format": "{FORMAT}",\n{lines}}}\n', encoding="utf-8", newline="\n")
+    try:
+        content = f'{{"format": "{FORMAT}",\n{lines}}}\n'.encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ValueError(
+            f"{path}: a string of the recording holds {half!r}, half of a surrogate pair; no UTF-8 file can hold that: "
+            "replace it"
+        ) from error
+    path = Path(path)
+    draft = path.with_name(f".unfinished-{os.getpid()}-{path.name}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def load_recording(path):
@@ -81,10 +102,9 @@ def load_recording(path):
     Raises:
         ValueError: if the file is no such recording, or what it holds does not fit; the error names the field.
     """
-    text = Path(path).read_text(encoding="utf-8")
     try:
-        stored = json.loads(text)
-    except json.JSONDecodeError as error:
+        stored = json.loads(Path(path).read_bytes().decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     names = [field.name for field in fields(Recording)]
     if not isinstance(stored, dict) or stored.pop("format", None) != FORMAT:

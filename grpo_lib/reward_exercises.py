@@ -1,81 +1,14 @@
-"""Exercise checks on rewards: one that survives the attacks, one for the form, groups without signal."""
+"""Exercise checks on rewards: one for the form, and the groups without signal."""
 
 import re
-from dataclasses import replace
 
 import numpy as np
 
-from grpo_lib.answers import extract_answer, parse_number
-from grpo_lib.reward_attacks import ATTACKS, LOOK_ALIKES, find_mistakes, regex_reward, substring_reward
-from grpo_lib.rewards import correctness_reward
-from grpo_lib.verdicts import WRONG, judge
+from grpo_lib.verdicts import judge
 
-__all__ = ["check_form_reward", "check_silent_shares", "check_sturdy_reward"]
+__all__ = ["check_form_reward", "check_silent_shares"]
 
 THINK_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-
-
-def check_sturdy_reward(attempt):
-    """Check `f(prompts, completions, answer)`: 1.0 for every honest answer of `reward_attacks`, 0.0 for every attack.
-
-    "nonsense reasoning" is left out: its answer is right, and no rule on the answer can refuse it.
-
-    >>> check_sturdy_reward(substring_reward).slip
-    'substring'
-    """
-    attacks = [attack for attack in ATTACKS if attack.name != "nonsense reasoning"] + list(LOOK_ALIKES)
-    texts, golds = [a.text for a in attacks], [a.gold for a in attacks]
-    case = (["?"] * len(texts), texts, golds)
-    verdict = judge("sturdy reward", attempt, _sturdy, [case], _sturdy_slips(), praise="Nothing here fools it.")
-    try:
-        paid = np.asarray(attempt(*case), dtype=float)
-    except Exception:
-        return verdict
-    if verdict.status != WRONG or verdict.slip or paid.shape != (len(attacks),):
-        return verdict
-    fooled, unfair = find_mistakes(paid, attacks)
-    told = [f"It pays for: {', '.join(fooled)}."] if fooled else []
-    told += [f"It does not pay for the right answers: {', '.join(unfair)}."] if unfair else []
-    return replace(verdict, message=" ".join(told) or "What is right must be paid 1.0, neither more nor less.")
-
-
-def _sturdy(prompts, completions, answer):
-    return [float(reward > 0) for reward in correctness_reward(prompts, completions, answer)]
-
-
-def _sturdy_slips():
-    def by_first(prompts, completions, answer):
-        first = [re.search(r"<answer>([^<]*)</answer>", text) for text in completions]
-        return [float(f is not None and _same(f[1].strip(), gold)) for f, gold in zip(first, answer, strict=True)]
-
-    def by_letter(prompts, completions, answer):
-        return [float(extract_answer(text) == gold) for text, gold in zip(completions, answer, strict=True)]
-
-    def by_float(prompts, completions, answer):
-        return [float(_float(extract_answer(t)) == _float(gold)) for t, gold in zip(completions, answer, strict=True)]
-
-    return {
-        "substring": (
-            substring_reward,
-            "It looks for the answer anywhere in the text; read the answer tag alone.",
-        ),
-        "some number": (regex_reward, "It pays if one number of many fits: pay only where the tag holds one number."),
-        "first block": (by_first, "With several answer blocks it takes the first; the rule is the last one."),
-        "letter by letter": (by_letter, "It compares letters; $70,000 and 70000 are the same number."),
-        "float": (by_float, "float() cannot read $70,000, units or fractions: use parse_number on both sides."),
-    }
-
-
-def _same(found, gold):
-    value = parse_number(found)
-    return value is not None and value == parse_number(gold)
-
-
-def _float(text):
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return None if text is None else text
 
 
 def check_form_reward(attempt):
@@ -97,9 +30,10 @@ def check_form_reward(attempt):
         "2",
         "",
         "".join(THINK_TAGS) * 3,
+        "1</think><think>2<think><answer>3</answer>",
     ]
 
-    def form(texts, once=True, ordered=True):
+    def form(texts, once=True, ordered=True, unpaid=lambda last, place: last):
         scores = []
         for text in texts:
             paid, last = 0, -1
@@ -107,6 +41,8 @@ def check_form_reward(attempt):
                 place = text.find(tag)
                 if place >= 0 and (text.count(tag) == 1 or not once) and (place > last or not ordered):
                     paid, last = paid + 1, place
+                elif place >= 0:
+                    last = unpaid(last, place)
             scores.append(paid / 4)
         return scores
 
@@ -130,6 +66,14 @@ def check_form_reward(attempt):
         "no order": (
             lambda texts: form(texts, ordered=False),
             "Each tag is counted by itself; an answer before the thinking must lose the tags out of place.",
+        ),
+        "unpaid moves on": (
+            lambda texts: form(texts, unpaid=max),
+            "A tag that is not paid (it occurs twice) moves the place on all the same: only a paid tag may do so.",
+        ),
+        "unpaid moves back": (
+            lambda texts: form(texts, unpaid=lambda last, place: place),
+            "You note the place of every tag that you find: only a paid tag may move it.",
         ),
         "all or nothing": (
             whole,

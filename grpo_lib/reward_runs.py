@@ -10,12 +10,11 @@ differ in what is paid and in nothing else. The true reward is `addition_reward`
 import itertools
 import json
 import statistics
-import sys
 from functools import lru_cache
 from importlib import resources
 
 from grpo_lib.reward_checks import check_batch
-from grpo_lib.stored_runs import BASE
+from grpo_lib.stored_runs import BASE, store_runs
 from grpo_lib.tasks import addition_reward, has_reasoning, load_addition
 
 __all__ = [
@@ -198,21 +197,9 @@ def _rounded(value):
     return float(f"{value:.4g}")
 
 
-def main():
-    """The command: run the arms that are named (or all), and put them into the stored file beside the rest."""
-    import torch
-
-    torch.set_num_threads(1)
-    path = resources.files("grpo_lib") / "data" / "reward_runs.json"
-    for arm in sys.argv[1:] or ARMS:
-        runs = [run_arm(ARMS[arm], seed) for seed in SEEDS]
-        stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        stored[arm] = runs
-        in_order = {key: stored[key] for key in ARMS if key in stored}
-        path.write_text(json.dumps(in_order, separators=(",", ":")) + "\n", encoding="utf-8")
-        shares = ", ".join(f"{run['held_out'][-1]['true']:.3f}" for run in runs)
-        print(f"{arm}: right on held-out problems {shares}", flush=True)
+def _right(stored):
+    return stored["held_out"][-1]["true"]
 
 
 if __name__ == "__main__":
-    main()
+    store_runs("reward_runs.json", ARMS, run_arm, _right, SEEDS)

@@ -13,6 +13,7 @@ from grpo_lib.inspector_controls import (
     point_at,
 )
 from grpo_lib.losses import LOSS_TYPES
+from grpo_lib.recorded import check_recording
 from grpo_lib.recordings import load_recorded_rollout
 from grpo_lib.redrawing import RedrawnPanel, show_figure
 
@@ -30,7 +31,7 @@ class RolloutInspector(RedrawnPanel):
         group, completion, token: the pickers; compare: what is compared with, "plain" or "before".
         loss_type, importance_sampling_level, beta, epsilon, epsilon_high, delta, bias_correction_kl: the controls; set
             their `.value` from code (of epsilon_high and delta: a number out of the menu, or "none").
-        recording: the `Recording` in sight; set another one to look at that.
+        recording: the `Recording` in sight; set another one to look at that (there is no setting before then).
         view, figure: the `RolloutView` of the present settings, and its figure.
         error: the exception of the last redraw, or None; it also stands in red under the controls.
 
@@ -50,6 +51,10 @@ class RolloutInspector(RedrawnPanel):
 
     def __init__(self, recording=None, *, group=0, completion=0, token=None, **settings):
         super().__init__()
+        if "compare_with" in settings:
+            raise TypeError(
+                "compare_with is no setting of the loss: set the menu, as in inspector.compare.value = 'before'"
+            )
         self._recording = load_recorded_rollout() if recording is None else recording
         first = explore_rollout(self._recording, group=group, completion=completion, token=token, **settings)
         self._place, self._loss, self.compare = place_controls(), loss_controls(settings), compare_menu()
@@ -74,7 +79,9 @@ class RolloutInspector(RedrawnPanel):
 
     @recording.setter
     def recording(self, recording):
-        self._recording = recording
+        self._recording = check_recording(recording)
+        self._drawn = self._before = None
+        self._follow()  # at once: the pickers may be set in the same cell
         self._changed()
 
     @property
@@ -93,19 +100,23 @@ class RolloutInspector(RedrawnPanel):
             value["delta"] = None  # its menu is greyed out
         return {**value, **self._options}
 
-    def _draw(self):
-        self._held = True  # menus that follow the others, not a person's choice
+    def _follow(self):
+        """Let the menus follow the recording and the loss type; that is not a person's choice, and draws nothing."""
+        self._held = True
         try:
             point_at(self._place, self._recording)
             match_variant(self._loss)
         finally:
             self._held = False
+
+    def _draw(self):
+        self._follow()
         settings = self.settings()
-        if settings != self._drawn:
-            self._before, self._drawn = self._drawn, settings
-        before = None if self.compare.value == "plain" else self._before or settings
+        last = self._before if settings == self._drawn else self._drawn
+        other = None if self.compare.value == "plain" else last or settings
         place = {name: control.value for name, control in self._place.items()}
-        self._view = explore_rollout(self._recording, **place, **settings, compare_with=before)
+        self._view = explore_rollout(self._recording, **place, **settings, compare_with=other)
+        self._before, self._drawn = last, settings  # only now: a setting that could not be drawn is not one before
         self.changes.value = f"<div>{self._view.changes}</div>"
         self.story.value, self.table.value = self._view.story_html, self._view.table
         show_figure(self.out, self._view.figure)

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from grpo_lib.plot_style import GRID, TEXT, checked, colour, finish, line_style, positive, rounded, subplots
+from grpo_lib.token_plots import escaped
 
 __all__ = ["distance_figure", "frequencies_figure", "temperature_figure"]
 
@@ -50,7 +51,7 @@ def frequencies_figure(words, counts, scored, *, sampler=None, across=2, title=N
     for i, (name, row) in enumerate(panels.items()):
         row, place = _counts(name, row, len(words)), dict(row=i // cols + 1, col=i % cols + 1)
         policy = _distribution("scored", name, scored[name], len(words))
-        look = dict(x=list(words), showlegend=i == 0, **place)
+        look = dict(x=[escaped(word) for word in words], showlegend=i == 0, **place)
         pale = dict(color="rgba(128,128,128,0.35)", line=dict(color=TEXT, width=1))
         fig.add_bar(y=rounded(policy), name="scored: the policy", marker=pale, width=0.92, **look)
         fig.add_bar(y=rounded(row / row.sum()), name="sampled, 95 % interval", **_sampled(row), **look)
@@ -73,29 +74,29 @@ def distance_figure(num_samples, distances, chance, *, title=None):
 
     Args:
         num_samples: (S,) numbers of samples, rising.
-        distances: dict from a sampler's name to its (S,) total variation distances, from 0 to 1.
-        chance: (S,) the distance that chance alone seldom exceeds; drawn dotted, the room below it shaded.
+        distances: dict from a sampler's name to its (S,) total variation distances, from 0 to 1; a 0 is a gap.
+        chance: (S,) the distance that chance alone seldom exceeds, above 0; drawn dotted, the room below it shaded.
     Returns:
         `go.Figure`; traces: chance, then one curve a sampler.
     Raises:
-        ValueError: on lengths that differ, a distance that is not finite, or a chance level of 0.
+        ValueError: on lengths that differ, a number of samples or a chance level of 0, or what is no such distance.
 
     >>> distance_figure([100, 1000], {"top-k": [0.4, 0.37]}, [0.1, 0.03]).data[1].y
     (0.4, 0.37)
     """
     x = rounded(checked("num_samples", num_samples, (None,)))
+    edge = rounded(_distances("chance", chance, len(x)))
+    for name, values in (("num_samples", x), ("chance", edge)):
+        if min(values) <= 0:
+            raise ValueError(f"{name} must be above 0, where the logarithmic axis begins, got {values}")
     fig = subplots(1, 1)
-    edge = checked("chance", chance, (len(x),))
-    if not (edge > 0).all():
-        raise ValueError(f"chance must be above 0, where the logarithmic axis begins, got {rounded(edge)}")
-    edge = rounded(edge)
     look = dict(mode="lines", fill="tozeroy", fillcolor=GRID, line=dict(color=TEXT, dash="dot", width=2))
     fig.add_scatter(x=x, y=edge, name="chance stays below, 19 times in 20", **look)
     for i, (name, values) in enumerate(distances.items()):
-        values = positive(checked(f"distances[{name!r}]", values, (len(x),)))
+        values = positive(_distances(f"distances[{name!r}]", values, len(x)))
         fig.add_scatter(x=x, y=values, name=name, mode="lines+markers", line=line_style(i))
     fig.update_xaxes(title_text="samples", type="log", tickvals=x, ticktext=[f"{n:,.0f}" for n in x])
-    low = min(edge[-1], *(min(v for v in trace.y if v is not None) for trace in fig.data))
+    low = min(v for trace in fig.data for v in trace.y if v is not None)
     fig.update_yaxes(title_text="total variation distance", type="log", dtick=1)
     fig.update_yaxes(range=[np.log10(low / 1.6), 0])
     last = ", ".join(f"{name} {values[-1]:.2g}" for name, values in distances.items())
@@ -138,6 +139,14 @@ def temperature_figure(temperatures, measures, *, title=None):
     fig.update_xaxes(title_text="temperature", type="log", tickvals=x, ticktext=[f"{t:g}" for t in x], tickangle=0)
     alt = f"From temperature {x[0]:g} to {x[-1]:g}: {'; '.join(said)}. Dots are seeds, the line their mean."
     return finish(fig, height=230, alt=alt, title=title)
+
+
+def _distances(name, values, count):
+    """(S,) total variation distances."""
+    values = checked(name, values, (count,))
+    if (values < 0).any() or (values > 1).any():
+        raise ValueError(f"{name} must lie in [0, 1], as total variation distances do, got {rounded(values)}")
+    return values
 
 
 def _sampled(row):

@@ -41,6 +41,10 @@ def check_token_weights(attempt):
             lambda mask, limit: reference(mask, limit)[[1, 1, 1, 1]],
             "All four are the same mean over the tokens: that is bnpo. The others divide differently.",
         ),
+        "grpo without B": (
+            but("grpo", lambda mask, limit: mask / mask.sum(dim=1, keepdim=True)),
+            "grpo: this sums the completions' means; divide by their number as well.",
+        ),
         "mean over positions": (
             but("grpo", lambda mask, limit: mask / mask.numel()),
             "grpo: you divide by all B · T positions, masked ones too. A completion's mean is over its own tokens.",
@@ -62,11 +66,16 @@ def check_token_weights(attempt):
             but("dr_grpo", lambda mask, limit: mask / limit),
             "dr_grpo: divide by the number of completions as well.",
         ),
+        "luspo by length": (
+            but("luspo", lambda mask, limit: mask / mask.sum(dim=1, keepdim=True) / len(mask)),
+            "luspo: that is grpo's weight. Here a completion's length is not divided out again.",
+        ),
         "luspo without B": (but("luspo", lambda mask, limit: mask), "luspo: it is still a mean over completions."),
     }
-    mask = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
+    mask = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])  # no two of B, T, lengths, limit agree
+    other = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
     praise = "Four denominators, as in the library."
-    return judge("token weights", attempt, reference, [(mask, 8)], slips, praise=praise)
+    return judge("token weights", attempt, reference, [(mask, 11), (other, 9)], slips, praise=praise)
 
 
 def check_sequence_ratio(attempt):

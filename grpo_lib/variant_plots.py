@@ -3,6 +3,7 @@
 import numpy as np
 
 from grpo_lib.plot_style import TEXT, checked, colour, finish, line_style, rounded, subplots
+from grpo_lib.token_plots import escaped, visible
 
 __all__ = ["difficulty_figure", "length_figure", "push_curves_figure", "variant_figure"]
 
@@ -11,18 +12,21 @@ _GREY = [[0, "#B9B9B9"], [1, "#B9B9B9"]]
 _COLUMNS, _GAP = 3, 34  # panels a row; pixels between two rows, for a heading
 
 
-def variant_figure(tokens, pushes, clipped, mask, *, row_labels=None, title=None):
+def variant_figure(tokens, pushes, clipped, mask, *, capped=None, row_labels=None, title=None):
     """Draw, variant by variant, which way the next update pushes each token, all on one colour scale.
 
         share = push / sum over the batch of |push|
 
     Each variant is divided by its own sum: their sizes differ by constants, which the learning rate takes up (and Adam
-    takes out). Blue is pushed up, vermilion down. × marks a token that the clip cut off, ○ one whose weight is capped.
+    takes out). Blue is pushed up, vermilion down. × marks a token that the clip cut off (a KL term
+    may push it still), ○ one whose weight is capped.
 
     Args:
         tokens: B rows of token strings, of any lengths; shown on hovering.
         pushes: dict from a variant's name to (B, T) pushes, minus the gradient of the loss on the log-probs.
         clipped: dict from the same names to (B, T) bool. mask: (B, T), 1 for the tokens that count.
+        capped: names of the variants in which `clipped` means a capped weight, as it does for cispo; None takes those
+            whose names begin with "cispo".
         row_labels: B names for the rows.
     Returns:
         `go.Figure`; two traces a variant (shares, masked cells), then the legend's.
@@ -34,21 +38,22 @@ def variant_figure(tokens, pushes, clipped, mask, *, row_labels=None, title=None
     [0.75, -0.25]
     """
     keep = checked("mask", mask, (None, None)).astype(bool)  # (B, T)
-    labels = [f"row {i}" for i in range(len(keep))] if row_labels is None else [str(name) for name in row_labels]
-    shares, marks = _shares(pushes, clipped, keep)
+    labels = [f"row {i}" for i in range(len(keep))] if row_labels is None else [escaped(name) for name in row_labels]
+    shares, marks = _shares(pushes, clipped, keep, _capped(capped, pushes))
     words = _words(tokens, labels, keep.shape)
     limit = float(f"{max(np.nanmax(np.abs(share)) for share in shares.values()):.5g}")
     rows, columns = -(-len(shares) // _COLUMNS), min(_COLUMNS, len(shares))
     panel = 30 * len(keep)  # pixels
     height = rows * panel + _GAP * (rows - 1)
     gap = _GAP / height if rows > 1 else 0.0
-    fig = subplots(rows, columns, x=0.03, y=gap, shared_xaxes=True, shared_yaxes=True, subplot_titles=list(shares))
+    panels = dict(x=0.03, y=gap, shared_xaxes=True, shared_yaxes=True, subplot_titles=[escaped(n) for n in shares])
+    fig = subplots(rows, columns, **panels)
     scale = dict(colorscale=_DIVERGING, zmin=-limit, zmax=limit)
     bar = dict(title=dict(text="share of the push", side="right", font_size=12), nticks=5, thickness=14, outlinewidth=0)
     for i, (name, share) in enumerate(shares.items()):
         place = dict(row=i // _COLUMNS + 1, col=i % _COLUMNS + 1)
         cells = dict(text=marks[name], texttemplate="%{text}", textfont_size=13, hovertext=words, xgap=1, ygap=1)
-        hover = f"{name}, %{{hovertext}}: %{{z}}<extra></extra>"
+        hover = f"{escaped(name)}, %{{hovertext}}: %{{z}}<extra></extra>"
         look = dict(hovertemplate=hover, showscale=i == 0, colorbar=bar, **scale)
         fig.add_heatmap(z=rounded(share), **cells, **look, **place)
         grey = dict(colorscale=_GREY, showscale=False, opacity=0.45, xgap=1, ygap=1, hoverinfo="skip")
@@ -64,7 +69,15 @@ def variant_figure(tokens, pushes, clipped, mask, *, row_labels=None, title=None
     return fig.update_layout(margin_t=fig.layout.margin.t + 15, height=fig.layout.height + 15)
 
 
-def _shares(pushes, clipped, keep):
+def _capped(names, pushes):
+    if names is None:
+        return [name for name in pushes if str(name).lower().startswith("cispo")]
+    if isinstance(names, str) or not set(names) <= set(pushes):
+        raise ValueError(f"capped must be a list of names of pushes, {list(pushes)}, got {names!r}")
+    return list(names)
+
+
+def _shares(pushes, clipped, keep, capped):
     if not pushes or pushes.keys() != clipped.keys():
         raise ValueError(f"pushes and clipped must have the same names, got {list(pushes)} and {list(clipped)}")
     shares, marks = {}, {}
@@ -75,7 +88,7 @@ def _shares(pushes, clipped, keep):
         if total == 0:
             raise ValueError(f"pushes of {name!r} are all 0: there is no share to draw")
         shares[name] = push / total + 0.0
-        marks[name] = np.where(hit & keep, np.where(push == 0, "×", "○"), "").tolist()
+        marks[name] = np.where(hit & keep, "○" if name in capped else "×", "").tolist()
     return shares, marks
 
 
@@ -83,7 +96,7 @@ def _words(tokens, labels, shape):
     """(B, T) hover texts."""
     if len(tokens) != shape[0] or len(labels) != shape[0] or any(not 0 < len(row) <= shape[1] for row in tokens):
         raise ValueError(f"tokens and row_labels must fit a mask of shape {shape}: B rows, each of 1 to T tokens")
-    return [[str(t) for t in row] + [""] * (shape[1] - len(row)) for row in tokens]
+    return [[visible(t) for t in row] + [""] * (shape[1] - len(row)) for row in tokens]
 
 
 def _explain_marks(fig):

@@ -12,6 +12,7 @@ from grpo_lib.inspection_plots import COLUMNS, push_figure
 from grpo_lib.inspection_tables import group_table, push_colour, token_rows
 from grpo_lib.plot_style import alt_text
 from grpo_lib.recordings import Recording, load_recorded_rollout
+from grpo_lib.rollout_inspector import RolloutInspector
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def test_the_table_has_a_row_a_completion_with_its_part_of_the_loss(shipped):
     assert html.count("<tr") == 7 and html.count("▶ 1") == 1 and html.count('scope="row"') == 6
     assert html.count(">cut</td>") == int(shipped.truncated[shipped.group(3)].sum()) > 0
     assert "&lt;think&gt;" in html and "<think>" not in html
-    assert f"<code>{shipped.prompts[18]}</code>" in html
+    assert re.search(f"<code[^>]*>{re.escape(shipped.prompts[18])}</code>", html)
 
 
 def test_texts_are_escaped_everywhere():
@@ -189,3 +190,109 @@ def test_without_a_front_end_a_notebook_stores_a_table_and_a_figure():
     static = inspector["text/html"]
     assert "<table" in static and "background:rgb(" in static and "ratio     = exp" in static
     assert book.cells[3].outputs[0]["text"].strip() == explore_rollout(loss_type="luspo").changes
+
+
+def made(tokens, **more):
+    """Two completions of these tokens, the second's of log-prob -2 in place of -1."""
+    n = len(tokens)
+    return Recording([tokens] * 2, [1, 0], [1, -1], [[1] * n] * 2, [[-1.0] * n, [-2.0] * n], **more)
+
+
+def test_tokens_without_a_letter_can_be_drawn():
+    view = explore_rollout(made(["", ""]), beta=0.0)
+    assert heat_maps(view.figure)[0].textfont.size == 13 and view.rows_html.count("<span") == 4
+
+
+def test_no_token_hides_or_moves_its_neighbours():
+    bad = ["\u202eab", "\u05e9\u05dc", "\u200b", "\x0b\x00", "\ud800"]
+    recording = made(bad, prompts=["p\u202e"] * 2, answers=["\u200b"] * 2)
+    view = explore_rollout(recording, beta=0.0, token=1)
+    rows = view.rows_html
+    assert rows.count("<span") == rows.count("unicode-bidi:isolate") == 10
+    shown = [rows, view.table, *map(str, heat_maps(view.figure)[0].hovertext[0]), *heat_maps(view.figure)[0].text[0]]
+    shown += [label for label, _ in RolloutInspector(recording, beta=0.0).group.options]
+    for text in shown:
+        assert not set(text) & {"\u202e", "\u200b", "\x0b", "\x00", "\ud800"}
+    assert "\\u202eab" in rows and "\\x0b\\x00" in rows and "answer <code" in view.table
+    assert view.table.count("unicode-bidi:isolate") == 2 and "unicode-bidi:isolate" in view.story_html
+    view.figure.to_json().encode()
+
+
+def test_of_a_large_group_a_part_stands_as_text_and_the_rest_is_counted():
+    n = 4000
+    mask = [[1] * n] * 7 + [[1] * 10 + [0] * (n - 10)]
+    recording = Recording([[f"{t}." for t in range(n)]] * 8, [1] * 8, [1] * 8, mask, [[-1.0] * n] * 8)
+    seen = inspect_rollout(recording, beta=0.0)
+    html = token_rows(seen)
+    assert html.count("<span") == 7 * 250 + 10 and len(html) < 400_000
+    assert html.count("<small>3750 more after these</small>") == 7 and html.count("<small>3990 masked</small>") == 1
+    html = token_rows(seen, token=600)
+    assert ">500.<" in html and ">749.<" in html and ">750.<" not in html and ">499.<" not in html
+    assert html.count("500 before these") == 7 and html.count("3250 more after these") == 7
+    view = explore_rollout(recording, beta=0.0, token=3999)
+    assert ">3999.<" in view.rows_html and len(view.html) < 400_000
+
+
+def test_places_that_are_not_there_are_refused_by_every_part(shipped):
+    seen = inspect_rollout(shipped)
+    for function in (push_figure, group_table, token_rows):
+        for group in (99, -1):
+            with pytest.raises(ValueError, match="group must be"):
+                function(seen, group)
+    with pytest.raises(ValueError, match="token must be below 20, got 20"):
+        token_rows(seen, token=20)
+    for picked, message in (((6, 0), r"picked\[0\] must be below 6"), ((0, 20), r"picked\[1\] must be below 20")):
+        with pytest.raises(ValueError, match=message):
+            push_figure(seen, picked=picked)
+
+
+def test_what_is_left_out_by_one_of_two_settings_shows_in_the_change(shipped):
+    """Cut completions are grey in the first panel, and what they lose stands in the second."""
+    rows = shipped.group(3)
+    view = explore_rollout(shipped, group=3, mask_truncated_completions=True)
+    cut = shipped.truncated[rows].numpy()
+    top, bottom = map(values, heat_maps(view.figure))
+    assert np.isnan(top[cut]).all() and not np.isnan(top[~cut]).all()
+    before = inspect_rollout(shipped)
+    keep = shipped.mask[rows].bool().numpy()
+    np.testing.assert_allclose(bottom[cut & True], hidden(-before.push[rows].numpy(), keep)[cut], rtol=1e-4)
+    change = (view.inspection.push - before.push)[rows][torch.tensor(keep)]
+    assert f"{int((change != 0).sum())} tokens are pushed otherwise" in alt_text(view.figure)
+    assert "Against grpo, token level, beta 0.1, clip 0.2. " in view.changes
+    assert view.figure.layout.title.text.endswith("cut completions left out")
+    assert f"of {keep.sum()} tokens" in view.changes.lower()
+
+
+def test_a_loss_that_is_not_finite_is_left_out_of_the_comparison():
+    recording = made(["a"], old_log_probs=[[-1.0], [-760.0]])
+    view = explore_rollout(recording, beta=0.0, loss_type="cispo", completion=1)
+    assert view.changes.startswith("There is nothing to compare with: under grpo, token level, beta 0, clip 0.2 the")
+    text = view.figure.to_json()
+    assert len(heat_maps(view.figure)) == 1 and "ratio inf" in text and "nan" not in (text + view.html).lower()
+    with pytest.raises(FloatingPointError, match="completion 1, token 0"):
+        explore_rollout(recording, beta=0.0)
+
+
+def test_a_masked_cell_is_blank_and_a_capped_one_is_not_called_clipped():
+    plain, cispo = (explore_rollout(loss_type=name, compare_with=dict(loss_type="bnpo")) for name in ("grpo", "cispo"))
+    hidden = [trace for trace in plain.figure.data if trace.name == "masked"]
+    assert hidden and not any("".join(trace.text) for trace in hidden)
+    for view, word, other in ((plain, "clipped", "capped"), (cispo, "capped", "clipped")):
+        names = {trace.name for trace in view.figure.data}
+        assert word in names and other not in names
+        assert f" are {word}, " in view.figure.layout.meta["alt"]
+        assert f">{word}</th>" in view.html
+
+
+def test_the_alt_text_counts_no_rounding():
+    view = explore_rollout(loss_type="cispo", compare_with=dict(loss_type="bnpo"))
+    counted = int(view.figure.layout.meta["alt"].split(" another setting: ")[1].split()[0])
+    clipped = inspect_rollout(load_recorded_rollout(), loss_type="bnpo").clipped[:6]
+    capped = view.inspection.clipped[:6]
+    assert counted == (clipped | capped).sum()
+
+
+def test_the_last_line_of_a_story_is_the_push_that_colours_the_token():
+    view = explore_rollout(completion=1, token=3)
+    assert view.story.lines[-1].startswith("push      = -d loss / d log π = policy ")
+    assert float(view.story.lines[-1].rsplit(" = ", 1)[1]) == pytest.approx(view.inspection.push[1, 3].item(), rel=1e-4)

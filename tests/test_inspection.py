@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from grpo_lib.inspection import DEFAULTS, describe_changes, inspect_rollout, setting_text
+from grpo_lib.inspection import DEFAULTS, inspect_rollout, setting_text
 from grpo_lib.loss_formulas import clip_range
 from grpo_lib.losses import LEVELS, LOSS_TYPES, policy_loss
 from grpo_lib.recordings import Recording, load_recorded_rollout
-from grpo_lib.token_stories import token_story
+from grpo_lib.token_stories import describe_changes, token_story
 
 LENGTHS = (5, 1, 3, 0)  # a whole row, a single token, a padded row, one that is masked altogether
+KINDS = ("start", "stop", "turn", "harder", "softer", "same")
 ADVANTAGES = (1.5, -0.7, -1.2, 0.4)
 
 
@@ -80,7 +81,8 @@ VARIANTS = [
     for beta in (0.0, 0.1)
 ]
 MORE = [
-    dict(loss_type="grpo", importance_sampling_level=level, beta=0.5, bias_correction_kl=True, epsilon_high=0.28)
+    dict(loss_type=name, importance_sampling_level=level, beta=0.5, bias_correction_kl=True, epsilon_high=0.28)
+    for name in ("grpo", "vespo")
     for level in LEVELS
 ]
 
@@ -160,7 +162,7 @@ def evaluates(line):
     if line.count("=") < 2:
         return False
     *_, filled, result = re.sub(r"  \((the|all|clipped|capped)[^)]*\)", "", line).replace("\n", " ").split(" = ")
-    code = filled.replace("policy ", "").replace("KL ", "").replace("·", "*").replace("^", "**")
+    code = filled.replace("sg", "").replace("policy ", "").replace("KL ", "").replace("·", "*").replace("^", "**")
     names = dict(exp=np.exp, min=min, clip=np.clip, sigmoid=lambda z: 1 / (1 + np.exp(-z)))
     return eval(code, names) == pytest.approx(float(result), rel=2e-3, abs=2e-5)
 
@@ -194,6 +196,23 @@ WORDS = [
     (3.0, -1.0, dict(delta=2.0), "nothing", "delta cuts its gradient off, since A < 0 and the ratio 3 is above 2"),
     (1.0, 0.0, {}, "nothing", "the advantage is 0"),
     (1.5, 1.0, dict(loss_type="cispo"), "up", "with the weight capped"),
+    (
+        1.7,
+        1.0,
+        dict(delta=1.5, epsilon_high=1.0),
+        "nothing",
+        "delta cuts its gradient off, since A > 0 and the ratio 1.7 is above 1.5",
+    ),
+    (
+        1.7,
+        1.0,
+        dict(delta=1.5),
+        "nothing",
+        "the clip cuts its gradient off, since A > 0 and the ratio 1.7 is above 1.2",
+    ),
+    (1.20004, 1.0, {}, "nothing", "the ratio 1.20004 is above 1.2"),
+    (np.exp(7.8), 1.0, dict(loss_type="vespo"), "nothing", "φ(W) is 0 in these digits, since W = 2.44e+03 is far"),
+    (49.0, 1.0, dict(loss_type="sapo"), "nothing", "the sigmoid is flat at the ratio 49: its slope is 0 in these"),
 ]
 
 
@@ -243,6 +262,27 @@ def test_settings_in_words():
     text = setting_text(dict(loss_type="cispo", epsilon_high=0.3, bias_correction_kl=True))
     assert text == "cispo, token level, beta 0.1, cap 1.3, KL weighed by the ratio"
     assert setting_text(dict(delta=2.0)).endswith("delta 2")
+    weighed = dict(loss_type="vespo", importance_sampling_level="sequence", bias_correction_kl=True)
+    assert setting_text(weighed) == "vespo, sequence level, beta 0.1, KL weighed by the ratio"
+    assert setting_text({**weighed, "beta": 0.0}) == "vespo, beta 0"
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (dict(loss_type="sapo", sapo_temperatures=(1.0, 1.05)), ""),
+        (dict(loss_type="sapo", sapo_temperatures=[1, 2.5]), ", τ 1 for A > 0 and 2.5 else"),
+        (dict(loss_type="vespo", vespo_gammas=[[2, 3], [3, 2]]), ""),
+        (dict(loss_type="vespo", vespo_gammas=((2, 1), (3, 2))), ", (k, λ) (2, 1) for A ≥ 0 and (3, 2) else"),
+        (dict(loss_type="dr_grpo", max_completion_length=20), ", L_max 20"),
+        (dict(loss_type="dapo", num_items_in_batch=96), ", N 96"),
+        (dict(loss_type="bnpo", num_items_in_batch=96, max_completion_length=20), ""),
+        (dict(loss_type="grpo", sapo_temperatures=(1, 2)), ""),
+        (dict(loss_type="grpo", mask_truncated_completions=True), ", cut completions left out"),
+    ],
+)
+def test_settings_without_a_control_stand_in_the_words_where_they_matter(options, words):
+    assert setting_text(options) == setting_text(dict(loss_type=options["loss_type"])) + words
 
 
 def test_bad_input_is_refused(recording):
@@ -259,3 +299,113 @@ def test_bad_input_is_refused(recording):
         token_story(seen, 4, 0)
     with pytest.raises(ValueError, match="token must be an integer >= 0, got -1"):
         token_story(seen, 0, -1)
+
+
+def test_what_a_story_says_of_a_ratio_and_a_bound_is_true():
+    said = 0
+    for ratio in (0.5, 0.79, 0.7999, 1.2001, 1.3, 1.7, 2.5, 5.0):
+        for advantage in (1.0, -1.0):
+            for delta in (None, 1.1, 1.5, 4.0):
+                for high in (None, 0.28, 1.0):
+                    options = dict(delta=delta, epsilon_high=high, beta=0.0)
+                    story = token_story(inspect_rollout(made(ratio, advantage), **options), 0, 0)
+                    if story.verdict == "nothing":
+                        shown, side, bound = re.search(r"ratio (\S+) is (above|below) (\S+)\.$", story.words).groups()
+                        assert float(shown) > float(bound) if side == "above" else float(shown) < float(bound)
+                        assert float(shown) == pytest.approx(ratio, rel=5e-3)
+                        known = {0.8, 1.2, 1 + (high or 0.2), delta} - {None}
+                        assert any(float(bound) == pytest.approx(x) for x in known)
+                        top = 1 + (high or 0.2)
+                        by_delta = delta and {min(delta, top) if advantage > 0 else max(delta, top)}
+                        if "delta" in story.words:
+                            assert float(bound) in by_delta
+                        said += 1
+    assert said > 50
+
+
+def test_a_ratio_too_small_for_the_digits_is_said_to_be_so():
+    far = Recording([["a"]] * 2, [1, 0], [1, -1], [[1]] * 2, [[-800.0], [-1.0]], [[-1.0], [-1.0]])
+    for loss_type in ("grpo", "cispo", "sapo"):
+        story = token_story(inspect_rollout(far, beta=0.0, loss_type=loss_type), 0, 0)
+        assert story.verdict == "nothing" and "the ratio 0 is so small that the push is 0" in story.words
+
+
+def test_vespo_shows_the_ratio_that_weighs_its_kl(recording):
+    options = dict(loss_type="vespo", beta=0.5, bias_correction_kl=True)
+    losses = []
+    for level in LEVELS:
+        seen = inspect_rollout(recording, **options, importance_sampling_level=level)
+        losses.append(seen.loss)
+        lines = token_story(seen, 0, 1).lines
+        ratio = [line for line in lines if line.startswith("ratio")][-1]
+        number = re.search(r"= (\S+)(  \(the completion's\))?$", ratio)[1]
+        [part] = [line for line in lines if line.startswith("loss part")]
+        assert f"0.5 · {number} · " in part and float(number) == pytest.approx(seen.ratio[0, 1].item(), rel=1e-4)
+    assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize(
+    "log_ratios, log_w",
+    [
+        ((-25.0, 22.0), 0.0),
+        ((15.0, 15.0), 20.0),
+        ((-15.0, -15.0), np.log(1e-8)),
+        ((0.5, -0.25), 0.25),
+        ((750.0, -20.0), 0),
+    ],
+)
+def test_vespo_s_story_keeps_w_within_the_limits_of_its_loss(log_ratios, log_w):
+    new = [-1.0 - max(-x, 0.0) for x in log_ratios]
+    old = [at - x for at, x in zip(new, log_ratios, strict=True)]
+    far = Recording([["a", "b"]] * 2, [1, 0], [1, -1], [[1, 1]] * 2, [new, [-1.0] * 2], [old, [-1.0] * 2])
+    seen = inspect_rollout(far, beta=0.0, loss_type="vespo")
+    story = token_story(seen, 0, 0)
+    phi = np.exp(2 * log_w + 3 * (1 - np.exp(log_w)))
+    assert story.numbers["log_w"] == pytest.approx(log_w, abs=1e-6)
+    assert seen.surrogate[0, 0].item() == pytest.approx(phi * new[0], rel=1e-5)
+    for line in story.lines[1:]:
+        assert evaluates(line) or line.startswith("A  "), line
+    inside = abs(sum(log_ratios) - log_w) < 1e-9
+    assert ("kept in" in story.lines[1]) != inside
+
+
+def test_a_long_completion_has_a_story_under_every_loss():
+    n = 1500
+    far = Recording([["a"] * n] * 2, [1, 0], [1, -1], [[1] * n] * 2, [[-1.0] * n] * 2, [[-1.5] * n, [-1.0] * n])
+    for loss_type in LOSS_TYPES:
+        story = token_story(inspect_rollout(far, beta=0.0, loss_type=loss_type), 0, 0)
+        assert str(story) and "inf" not in str(story) and "nan" not in str(story)
+
+
+def test_a_loss_that_is_not_finite_is_refused_with_its_token():
+    far = Recording([["a", "b"]] * 2, [1, 0], [1, -1], [[1, 1]] * 2, [[-1.0] * 2] * 2, [[-1.0, -1.0], [-1.0, -760.0]])
+    wanted = r"under grpo, token level, beta 0, clip 0.2 .* completion 1, token 1, .*log π is -1, log π_old -760"
+    with pytest.raises(FloatingPointError, match=wanted):
+        inspect_rollout(far, beta=0.0)
+    for loss_type in ("cispo", "vespo"):  # their weights are bounded
+        story = token_story(inspect_rollout(far, beta=0.0, loss_type=loss_type), 1, 1)
+        assert "= inf" in story.lines[0] and np.isfinite(story.numbers["contribution"])
+
+
+def test_completions_that_were_cut_can_be_left_out(recording):
+    """Against the recording whose mask is 0 there."""
+    cut = replace(recording, truncated=torch.tensor([True, False, True, False]))
+    for loss_type in LOSS_TYPES:
+        seen = inspect_rollout(cut, loss_type=loss_type, mask_truncated_completions=True)
+        mask = recording.mask * torch.tensor([0, 1, 0, 1])[:, None]
+        by_mask = inspect_rollout(replace(recording, mask=mask, truncated=None), loss_type=loss_type)
+        assert seen.loss == by_mask.loss != inspect_rollout(cut, loss_type=loss_type).loss
+        assert torch.equal(seen.gradient, by_mask.gradient) and torch.equal(seen.mask, mask)
+        assert token_story(seen, 1, 0).lines == token_story(by_mask, 1, 0).lines
+    assert "was cut at the length limit" in token_story(seen, 0, 0).words
+    assert "after the completion's end" in token_story(seen, 1, 4).words
+    whole, part = inspect_rollout(cut), inspect_rollout(cut, mask_truncated_completions=True)
+    assert describe_changes(part, whole)[1]["stop"] == (whole.push[[0, 2]] != 0).sum() > 0
+    assert describe_changes(whole, part)[1]["start"] == (whole.push[[0, 2]] != 0).sum()
+    with pytest.raises(ValueError, match="mask_truncated_completions must be one of False, True, got 2"):
+        inspect_rollout(cut, mask_truncated_completions=2)
+
+
+def test_a_group_without_a_token_that_counts_is_said_to_be_so(recording):
+    seen = inspect_rollout(recording)
+    assert describe_changes(seen, seen, slice(3, 4)) == ("No token here is part of the loss.", dict.fromkeys(KINDS, 0))

@@ -60,6 +60,7 @@ def test_log_probs_stand_under_the_tokens_that_they_score():
     [
         (dict(T=8), "from 1 to 7, one prompt token less, got 8"),
         (dict(T=0), "got 0"),
+        (dict(T=1.9), "num_completion_tokens must be an integer >= 1, got 1.9"),
         (dict(log_probs=[-1.0]), r"log_probs must have shape \(3,\), got \(1,\)"),
         (dict(log_probs=[-1.0, float("nan"), 0.0]), "log_probs must be finite"),
         (dict(mask=[1, 1]), r"mask must have shape \(8,\)"),

@@ -1,5 +1,7 @@
 """Masks in pictures: every box is what the mask says, and no mask of another kind passes for one."""
 
+import unicodedata
+
 import pytest
 import torch
 
@@ -72,6 +74,29 @@ def test_short_rows_stand_side_by_side_and_long_ones_one_above_the_other(repeat,
     tops = {axis.domain[1] for axis in (fig.layout.yaxis, fig.layout.yaxis2)}
     assert len(tops) == 1 if panels == [1, 2] else len(tops) == 2
     assert {trace.name for trace in fig.data} == {"counts", "does not count"}
+
+
+def test_names_of_rows_are_text_never_tags():
+    for fig in (
+        plots.mask_figure([["a"]], {"m": [[1]]}, row_labels=["<b> 1"]),
+        plots.role_figure([["a"]], [[1]], [False], row_labels=["<b> 1"]),
+        plots.token_heatmap([["a"]], [[1.0]], row_labels=["<b> 1"]),
+    ):
+        assert fig.layout.yaxis.ticktext == ("&lt;b&gt; 1",)
+
+
+def test_tokens_without_a_letter_can_be_drawn():
+    figs = plots.mask_figure([["", ""]], {"m": [[1, 0]]}), plots.role_figure([["", ""]], [[1, 1]], [True])
+    assert [fig.data[0].textfont.size for fig in figs] == [13, 13]
+
+
+def test_no_character_of_a_token_is_invisible():
+    """Each that Unicode calls a control, a format or a separator character gets a sign or a code of its own."""
+    bad = [chr(i) for i in range(0x3000) if unicodedata.category(chr(i)) in ("Cc", "Cf", "Zl", "Zp", "Zs")]
+    texts = plots.mask_figure([bad], {"m": [[1] * len(bad)]}).data[0].hovertext
+    assert len(bad) > 100 and len(set(texts)) == len(bad)
+    assert all(unicodedata.category(c)[0] not in "CZ" for text in texts for c in text)
+    assert plots.token_heatmap([["\u202eabcdef"] * 60], [[1.0] * 60]).data[0].text[0][0] == "\\u…"
 
 
 def test_tokens_can_be_read_in_their_boxes():

@@ -87,6 +87,16 @@ def test_an_error_is_passed_on_and_the_next_measurement_works(x):
     assert measure_memory(x.exp).peak == BYTES
 
 
+def test_a_measurement_inside_another_is_refused(x):
+    """Two of torch's profilers at once would end the process."""
+    with pytest.raises(RuntimeError, match="a profiler is running already"):
+        measure_memory(lambda: measure_memory(x.exp))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        with pytest.raises(RuntimeError, match="a profiler is running already"):
+            measure_memory(x.exp)
+    assert measure_memory(x.exp).peak == BYTES
+
+
 def test_a_tensor_is_refused(x):
     with pytest.raises(TypeError, match="takes a function of no argument, such as lambda"):
         measure_memory(x)

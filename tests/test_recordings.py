@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +20,7 @@ from grpo_lib.recordings import (
     record_training,
     save_recording,
 )
+from grpo_lib.records import GRPOSettings
 from grpo_lib.tasks import addition_reward, load_addition
 
 TINY = dict(
@@ -55,6 +58,7 @@ def test_a_live_rollout_and_its_recording_have_the_same_loss(live, tmp_path):
     model, tokenizer, rollout = live
     recording = record_rollout(model, tokenizer, rollout, max_completion_length=32)
     loss, watch = rollout_loss(model, rollout, beta=0.1)
+    assert recording.max_completion_length == 32 > recording.mask.shape[1]
     seen = inspect_rollout(recording, beta=0.1)
     assert abs(loss.item() - seen.loss) < 1e-6
     keep = rollout.completion_mask.bool()
@@ -110,6 +114,12 @@ BAD = [
     (dict(max_completion_length=1), "max_completion_length must be an integer >= 2, got 1"),
     (dict(truncated=[True]), r"truncated must have shape \(2,\)"),
     (dict(prompts=["p"]), "prompts must be 2 strings, got 1 entries"),
+    (dict(prompts="ab"), "prompts must be a list of 2 strings, got a str"),
+    (dict(texts={"a": 1, "b": 2}), "texts must be a list of 2 strings, got a dict"),
+    (dict(answers={"a", "b"}), "answers must be a list of 2 strings, got a set"),
+    (dict(truncated=[2, 0]), "truncated must hold 0 and 1 only"),
+    (dict(truncated=[1, float("nan")]), "truncated must hold 0 and 1 only"),
+    (dict(rewards=[10**400, 0]), "rewards must be numbers of shape"),
 ]
 
 
@@ -137,9 +147,12 @@ def test_a_file_is_checked_when_it_is_read(tmp_path):
         reading({"format": "other"})
     with pytest.raises(ValueError, match="tokens must be a list of rows"):
         reading({"tokens": None})
-    path.write_text("no")
-    with pytest.raises(ValueError, match="is not JSON"):
-        load_recording(path)
+    with pytest.raises(ValueError, match=r"x\.json: prompts must be a list of 2 strings, got a str"):
+        reading({"prompts": "ab"})
+    for content in (b"no", b'{"format": "\xff"}', b"[" * 100_000):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"x\.json is not JSON: "):
+            load_recording(path)
 
 
 def test_the_shipped_recording_is_of_the_shipped_policy():
@@ -181,3 +194,57 @@ def test_the_shipped_recording_shows_what_a_lesson_needs():
 
 def test_recording_a_run_is_deterministic():
     assert same(*(record_training(1, batch_size=2, num_generations=2) for _ in range(2)))
+
+
+def test_a_file_is_replaced_only_by_a_whole_one(tmp_path):
+    path = tmp_path / "x.json"
+    save_recording(Recording(**TINY), path)
+    before = path.read_bytes()
+    with pytest.raises(
+        ValueError, match=r"x\.json: a string of the recording holds '\\udc80', half of a surrogate pair"
+    ):
+        save_recording(Recording(**{**TINY, "texts": ["a\udc80", "b"]}), path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    other = Recording(**{**TINY, "texts": ["é", "⏎"]})
+    save_recording(other, path)
+    assert same(other, load_recording(path)) and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_the_file_that_was_there(tmp_path, monkeypatch):
+    path, write = tmp_path / "x.json", Path.write_bytes
+    save_recording(Recording(**TINY), path)
+
+    def write_half(self, content):
+        write(self, content[: len(content) // 2])
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    with pytest.raises(OSError, match="no space left"):
+        save_recording(Recording(**TINY), path)
+    assert same(Recording(**TINY), load_recording(path)) and list(tmp_path.iterdir()) == [path]
+
+
+def test_counts_are_kept_as_plain_integers(tmp_path):
+    recording = Recording(**TINY, num_generations=np.int64(2), max_completion_length=np.int32(7))
+    assert [type(n) for n in (recording.num_generations, recording.max_completion_length)] == [int, int]
+    save_recording(recording, tmp_path / "x.json")
+    assert same(recording, load_recording(tmp_path / "x.json"))
+
+
+def test_a_run_that_leaves_cut_completions_out_is_shown_as_it_was_trained(live):
+    model, tokenizer, rollout = live
+    rollout = replace(rollout, truncated=torch.arange(12) % 5 == 1)
+    recording = record_rollout(model, tokenizer, rollout)
+    for loss_type in ("grpo", "dapo", "dr_grpo"):
+        settings = GRPOSettings(loss_type=loss_type, mask_truncated_completions=True, max_completion_length=40)
+        loss, watch = rollout_loss(model, rollout, **settings.loss_options)
+        seen = inspect_rollout(recording, **settings.loss_options)
+        assert abs(loss.item() - seen.loss) < 1e-6
+        torch.testing.assert_close(seen.weight.float(), watch["weight"])
+        assert not torch.equal(seen.weight, inspect_rollout(recording, loss_type=loss_type).weight)
+
+
+@pytest.mark.parametrize("number", [3, -1, 1.0])
+def test_a_group_that_is_not_there_is_refused(live, number):
+    with pytest.raises(ValueError, match="group must be"):
+        record_rollout(*live).group(number)

@@ -64,10 +64,10 @@ def test_correctness_is_fooled_by_luck_alone_and_unfair_to_nobody():
 
 def test_naive_rewards_are_fooled_where_the_notebook_says():
     fooled, unfair = find_mistakes(TABLE["substring"])
-    assert len(fooled) == 12 and unfair == ["thousands", "minus sign", "fraction"]
+    assert len(fooled) == 14 and unfair == ["thousands", "minus sign", "fraction"]
     assert {"substring", "number soup", "copied question", "prompt injection", "wrong sign"} <= set(fooled)
     hedged, refused = find_mistakes(TABLE["regex"])
-    assert hedged == ["number soup", "7 or 8", "about 7", "range", "several tags", "nonsense reasoning"]
+    assert hedged == ["number soup", "7 or 8", "about 7", "range", "several tags", "number words", "nonsense reasoning"]
     assert refused == ["trailing zero", *unfair] and set(hedged) < set(fooled)
 
 
@@ -92,7 +92,7 @@ def test_a_reward_that_fails_on_an_attack_is_named():
     def fragile(prompts, completions, answer):
         return [float(text[0] == "<") for text in completions]
 
-    with pytest.raises(RuntimeError, match="fragile raised IndexError on row 0 of 26, ''"):
+    with pytest.raises(RuntimeError, match="fragile raised IndexError on row 0 of 28, ''"):
         attack_table({"mine": fragile})
 
 
@@ -121,7 +121,7 @@ def test_figure_draws_every_amount_and_class():
     assert {trace.name for trace in legend} == {CLASSES[kind][0] for kind in seen}
     shades = {edge[1] for edge in heat.colorscale}
     assert shades == {shade for _, shade, _ in CLASSES}
-    assert "substring 12, regex 6, correctness 1, combined 1" in alt_text(fig)
+    assert "substring 14, regex 7, correctness 1, combined 1" in alt_text(fig)
 
 
 def test_markup_in_names_and_texts_is_escaped():
@@ -132,9 +132,9 @@ def test_markup_in_names_and_texts_is_escaped():
 @pytest.mark.parametrize(
     "table, attacks, message",
     [
-        ({}, ALL, "needs a reward and a text, got 0 rewards and 26 texts"),
+        ({}, ALL, "needs a reward and a text, got 0 rewards and 28 texts"),
         ({"mine": []}, [], "got 1 rewards and 0 texts"),
-        ({"mine": [1.0]}, ALL, r"what 'mine' paid must have shape \(26,\), got \(1,\)"),
+        ({"mine": [1.0]}, ALL, r"what 'mine' paid must have shape \(28,\), got \(1,\)"),
         ({"mine": [float("nan")]}, ALL[:1], "what 'mine' paid must be finite"),
     ],
 )

@@ -12,9 +12,13 @@ from widget_trees import walk
 
 from grpo_lib import redrawing, rollout_inspector
 from grpo_lib.inspect_view import explore_rollout
+from grpo_lib.inspection import inspect_rollout
 from grpo_lib.recordings import Recording, load_recorded_rollout
+from grpo_lib.records import GRPOSettings
 from grpo_lib.rollout_inspector import RolloutInspector
 
+ROWS = ("tokens", "rewards", "advantages", "mask", "log_probs", "old_log_probs", "ref_log_probs", "truncated")
+ROWS += ("prompts", "texts", "answers")
 MIME = "application/vnd.plotly.v1+json"
 
 
@@ -163,6 +167,8 @@ def test_bad_input_is_refused_at_once():
         RolloutInspector(group=7)
     with pytest.raises(TypeError, match="unknown loss option"):
         RolloutInspector(gamma=1)
+    with pytest.raises(TypeError, match="compare_with is no setting of the loss: set the menu"):
+        RolloutInspector(compare_with=dict(loss_type="dapo"))
     alone = replace(load_recorded_rollout(), ref_log_probs=None)
     with pytest.raises(ValueError, match="beta = 0.1 needs ref_log_probs"):
         RolloutInspector(alone)
@@ -176,6 +182,78 @@ def test_an_error_in_a_callback_is_seen_and_goes_when_repaired():
         _ = inspector.figure
     inspector.beta.value = 0.0
     assert inspector.message.value == "" and inspector.error is None and inspector.figure
+
+
+def test_a_setting_that_failed_is_not_the_one_before():
+    inspector = RolloutInspector(replace(load_recorded_rollout(), ref_log_probs=None), beta=0.0)
+    inspector.compare.value = "before"
+    inspector.loss_type.value = "dapo"
+    shown = inspector.figure
+    inspector.beta.value = 0.3
+    with pytest.raises(ValueError, match="beta = 0.3 needs ref_log_probs"):
+        _ = inspector.figure
+    inspector.beta.value = 0.0
+    assert inspector.figure == shown  # dapo, still against grpo
+    assert inspector.view.before.options["loss_type"] == "grpo" and inspector.message.value == ""
+
+
+def test_settings_before_another_recording_are_forgotten():
+    inspector = RolloutInspector()
+    inspector.compare.value = "before"
+    inspector.beta.value = 0.0
+    assert inspector.view.before.options["beta"] == 0.1
+    inspector.recording = replace(load_recorded_rollout(), ref_log_probs=None)  # beta 0.1 cannot be had here
+    assert inspector.view.changes == "" and inspector.error is None
+
+
+def test_the_pickers_of_another_recording_are_there_in_the_same_cell(displayed):
+    base = load_recorded_rollout()
+    small = replace(
+        base, **{name: getattr(base, name)[:6] for name in ROWS if getattr(base, name) is not None}, num_generations=3
+    )
+
+    async def cell():
+        inspector = RolloutInspector(small, group=1)
+        inspector.show()
+        inspector.recording = base
+        inspector.group.value, inspector.completion.value, inspector.token.value = 3, 5, 15
+        inspector.recording = inspector.recording  # what is there stays as it is
+        return inspector, inspector.figure
+
+    inspector, figure = asyncio.run(cell())
+    assert (inspector.group.value, inspector.completion.value, inspector.token.value) == (3, 5, 15)
+    assert figure == explore_rollout(base, group=3, completion=5, token=15).figure
+
+
+def test_what_is_no_recording_is_refused_and_the_one_in_sight_stays():
+    inspector = RolloutInspector()
+    before = inspector.recording
+    with pytest.raises(TypeError, match="a Recording is needed, got a dict; of a live rollout make one"):
+        inspector.recording = {}
+    assert inspector.recording is before and inspector.figure
+
+
+def test_vespo_leaves_the_level_free_where_it_weighs_the_kl():
+    inspector = RolloutInspector(loss_type="vespo", beta=0.5)
+    inspector.figure  # noqa: B018
+    assert inspector.importance_sampling_level.disabled
+    inspector.bias_correction_kl.value = True
+    assert not inspector.importance_sampling_level.disabled
+    by_token = inspector.view.inspection.loss, inspector.figure.layout.title.text
+    inspector.importance_sampling_level.value = "sequence"
+    assert inspector.view.inspection.loss != by_token[0]
+    assert "sequence level" in inspector.figure.layout.title.text and "token level" in by_token[1]
+    inspector.beta.value = 0.0
+    assert inspector.importance_sampling_level.disabled
+
+
+def test_a_run_s_settings_can_be_handed_over_whole():
+    options = GRPOSettings(loss_type="dapo", mask_truncated_completions=True, max_completion_length=20).loss_options
+    inspector = RolloutInspector(**options)
+    place = dict(token=inspector.token.value)
+    assert inspector.view.inspection.loss == inspect_rollout(load_recorded_rollout(), **options).loss
+    assert inspector.figure == explore_rollout(**place, **options).figure
+    assert inspector.figure.layout.title.text.endswith("cut completions left out")
 
 
 def test_a_burst_of_events_in_a_kernel_leads_to_few_redraws(displayed, counted):

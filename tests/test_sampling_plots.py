@@ -34,6 +34,11 @@ def test_frequencies_are_drawn_over_the_scored_policy_with_wilson_s_interval():
     assert plots.alt_text(fig).endswith("sampled and scored 0.200.")  # (0.1 + 0.1 + 0.2) / 2
 
 
+def test_words_are_text_never_tags():
+    fig = plots.frequencies_figure(["<b>", "a b", "\u200b"], [1, 1, 1], SCORED)
+    assert fig.data[0].x == fig.data[1].x == ("&lt;b&gt;", "a b", "\\u200b")
+
+
 def test_one_panel_a_setting_each_with_its_own_policy():
     counts = {"hot": [1, 1, 2], "cold": [3, 1, 0], "odd": [0, 4, 0]}
     scored = {"hot": SCORED, "cold": [0.7, 0.2, 0.1], "odd": SCORED}
@@ -79,6 +84,9 @@ def test_distances_are_drawn_over_the_room_that_chance_has():
     [
         ({"a": [0.1]}, [0.1, 0.1], r"distances\['a'\] must have shape \(2,\), got \(1,\)"),
         ({"a": [0.1, math.nan]}, [0.1, 0.1], "must be finite"),
+        ({"a": [0.1, 1.5]}, [0.1, 0.1], r"distances\['a'\] must lie in \[0, 1\], .* got \[0.1, 1.5\]"),
+        ({"a": [-1.0, 0.1]}, [0.1, 0.1], r"must lie in \[0, 1\]"),
+        ({"a": [0.1, 0.1]}, [2.0, 0.1], r"chance must lie in \[0, 1\]"),
         ({"a": [0.1, 0.1]}, [0.1], "chance must have shape"),
         ({"a": [0.1, 0.1]}, [0.0, 0.0], "chance must be above 0"),
     ],
@@ -113,6 +121,13 @@ def test_bad_measures_are_refused(measures, message):
 def test_temperature_0_has_no_place_on_the_axis():
     with pytest.raises(ValueError, match=r"temperatures must be above 0, .* got \[0.0, 1.0\]"):
         plots.temperature_figure([0.0, 1.0], {"a": [[1.0], [2.0]]})
+
+
+def test_distances_of_0_are_gaps_also_where_there_are_no_others():
+    fig = plots.distance_figure([10, 100], {"right": [0.0, 0.0]}, [0.3, 0.1])
+    assert fig.data[1].y == (None, None) and 10 ** fig.layout.yaxis.range[0] == pytest.approx(0.1 / 1.6)
+    with pytest.raises(ValueError, match=r"num_samples must be above 0, .* got \[0.0, 10.0\]"):
+        plots.distance_figure([0, 10], {"right": [0.1, 0.1]}, [0.3, 0.1])
 
 
 def test_a_heat_map_can_name_its_axis():

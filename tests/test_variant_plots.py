@@ -35,6 +35,35 @@ def test_marks_tell_a_cut_token_from_a_capped_one_and_leave_masked_ones_out():
     assert rows(fig.data[0].hovertext) == [["it", "is", "85"], ["75", "end", ""]]
 
 
+def test_a_mark_means_what_the_loss_says_not_what_the_push_is():
+    """With a KL term a token cut by the clip is pushed still; where A is 0 one with a capped weight is not."""
+    keep, old, ref = torch.ones(2, 2), torch.tensor([[-1.5, -1.0]] * 2), torch.full((2, 2), -2.0)
+
+    def push_of(loss_type):
+        x = torch.full((2, 2), -1.0, requires_grad=True)  # the first token's ratio is e^0.5
+        loss, watch = policy_loss(x, old, ref, torch.tensor([1.0, 0.0]), keep, loss_type=loss_type, beta=0.1)
+        loss.backward()
+        return -x.grad, watch["clipped"]
+
+    pushes, clips = ({name: push_of(name)[i] for name in ("grpo", "cispo")} for i in (0, 1))
+    assert clips["grpo"][0, 0] and pushes["grpo"][0, 0] != 0
+    fig = plots.variant_figure([["a", "b"]] * 2, pushes, clips, keep)
+    assert rows(fig.data[0].text) == [["×", ""], ["", ""]]
+    assert rows(fig.data[2].text) == [["○", ""], ["○", ""]]
+    silent = {"cispo": torch.tensor([[1.0, 1.0], [0.0, 0.0]])}
+    assert plots.variant_figure([["a", "b"]] * 2, silent, {"cispo": clips["cispo"]}, keep).data[0].text[1][0] == "○"
+    named = plots.variant_figure([["a", "b"]] * 2, {"x": pushes["cispo"]}, {"x": clips["cispo"]}, keep, capped=["x"])
+    assert rows(named.data[0].text) == [["○", ""], ["○", ""]]
+
+
+def test_tokens_and_names_are_text_never_tags():
+    pushes, clipped = {"<b>": PUSHES["grpo"]}, {"<b>": CLIPPED["grpo"]}
+    fig = plots.variant_figure([["<think>", " ", "\n"], ["a"]], pushes, clipped, MASK, row_labels=["<i>", "r 1"])
+    assert rows(fig.data[0].hovertext) == [["&lt;think&gt;", "␣", "⏎"], ["a", "", ""]]
+    assert fig.layout.yaxis.ticktext == ("&lt;i&gt;", "r 1")
+    assert fig.layout.annotations[0].text == "&lt;b&gt;" and fig.data[0].hovertemplate.startswith("&lt;b&gt;, ")
+
+
 def test_every_variant_has_a_panel_with_its_name_and_the_figure_says_what_it_is():
     names = [f"variant {i}" for i in range(7)]
     fig = plots.variant_figure(TOKENS, dict.fromkeys(names, PUSHES["grpo"]), dict.fromkeys(names, MASK), MASK)
@@ -53,6 +82,8 @@ def test_every_variant_has_a_panel_with_its_name_and_the_figure_says_what_it_is(
         (dict(tokens=[["a", "b", "c", "d"], ["a"]]), "tokens and row_labels must fit"),
         (dict(row_labels=["one"]), "tokens and row_labels must fit"),
         (dict(mask=[1, 1]), "mask must have shape"),
+        (dict(capped=["sapo"]), "capped must be a list of names of pushes, .* got .'sapo'"),
+        (dict(capped="cispo"), "capped must be a list of names of pushes"),
     ],
 )
 def test_what_does_not_fit_is_refused(change, message):
