@@ -14,6 +14,7 @@ from grpo_lib.bandit_checks import (
     check_leave_one_out,
     check_zero_variance_share,
 )
+from grpo_lib.evaluation_checks import check_mcnemar, check_pairings, check_pass_at_k, check_wilson_interval
 from grpo_lib.loss_checks import (
     check_clip_fraction,
     check_clipped_surrogate,
@@ -43,8 +44,12 @@ __all__ = [
     "check_largest_rate",
     "check_leave_one_out",
     "check_loss_mask",
+    "check_mcnemar",
+    "check_pairings",
+    "check_pass_at_k",
     "check_ratio_and_k3",
     "check_resting_point",
     "check_token_log_probs",
+    "check_wilson_interval",
     "check_zero_variance_share",
 ]

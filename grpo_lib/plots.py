@@ -12,6 +12,7 @@ import numpy as np
 
 from grpo_lib.bandit_plots import bandit_figure, bandit_step_figure, compare_figure
 from grpo_lib.clip_plots import clip_figure, updates_figure
+from grpo_lib.evaluation_plots import interval_figure, paired_table_figure, power_figure
 from grpo_lib.kl_plots import kl_curves_figure, kl_gradient_figure, kl_trace_figure, kl_value_figure
 from grpo_lib.plot_style import alt_text, colour, finish, line_style, rounded, subplots
 from grpo_lib.rest_plots import band_figure, resting_point_figure, silent_groups_figure
@@ -27,10 +28,13 @@ __all__ = [
     "bandit_step_figure",
     "clip_figure",
     "compare_figure",
+    "interval_figure",
     "kl_curves_figure",
     "kl_gradient_figure",
     "kl_trace_figure",
     "kl_value_figure",
+    "paired_table_figure",
+    "power_figure",
     "resting_point_figure",
     "silent_groups_figure",
     "sweep_figure",

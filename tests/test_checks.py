@@ -3,7 +3,7 @@ import inspect
 import numpy as np
 import pytest
 
-from grpo_lib import bandit_checks, checks, loss_checks, rest_checks, token_checks, verdicts
+from grpo_lib import bandit_checks, checks, evaluation_checks, loss_checks, rest_checks, token_checks, verdicts
 
 ALL = [getattr(checks, name) for name in checks.__all__]
 
@@ -19,7 +19,7 @@ def judged(monkeypatch):
             seen.update(reference=reference, cases=cases, slips=slips)
             return verdicts.judge(exercise, attempt, reference, cases, slips, **options)
 
-        for module in (bandit_checks, loss_checks, rest_checks, token_checks):
+        for module in (bandit_checks, evaluation_checks, loss_checks, rest_checks, token_checks):
             monkeypatch.setattr(module, "judge", spy)
         check(lambda *a: None)
         return seen
@@ -68,7 +68,7 @@ def test_an_attempt_in_place_is_judged_fairly_and_spoils_nothing():
 def test_every_check_is_public_and_documented():
     functions = {
         name
-        for module in (bandit_checks, loss_checks, rest_checks, token_checks)
+        for module in (bandit_checks, evaluation_checks, loss_checks, rest_checks, token_checks)
         for name, f in vars(module).items()
         if inspect.isfunction(f) and name.startswith("check_")
     }
