@@ -43,6 +43,9 @@ _NAMES = {
     "addition_reward": "tasks",
     "load_gsm8k": "tasks",
     "BanditExplorer": "widgets",
+    "record_rollout": "recordings",
+    "load_recorded_rollout": "recordings",
+    "RolloutInspector": "rollout_inspector",
     "setup": "classroom",
 }
 _MODULES = (*dict.fromkeys(_NAMES.values()), "plots", "checks")

@@ -7,7 +7,7 @@ import numpy as np
 
 def check_choice(name, value, choices):
     """Raise ValueError unless `value` is one of `choices`."""
-    if value not in choices:
+    if value not in tuple(choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
@@ -24,6 +24,13 @@ def check_count(name, value, low, *, why=""):
     if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
         raise ValueError(f"{name} must be an integer >= {low}, got {value!r}{why}")
     return int(value)
+
+
+def check_pair(name, pair, *, why=""):
+    """Return two numbers > 0 as a tuple of floats, or raise ValueError."""
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise ValueError(f"{name} must be a pair of numbers > 0, got {pair!r}{why}")
+    return tuple(check_number(name, number, 0, inclusive=False, why=why) for number in pair)
 
 
 def check_probs(name, probs):

@@ -53,6 +53,10 @@ def group_advantages(rewards, num_generations, *, scale="group", baseline="mean"
         centred = _divide(centred, groups.std(dim=1, keepdim=True) + eps)
     elif scale == "batch":
         centred = _divide(centred, groups.std() + eps)
+    if not torch.isfinite(centred).all():
+        raise ValueError(
+            f"rewards up to {groups.abs().max().item():.3g} are too large for {groups.dtype}: scale them down"
+        )
     return centred.flatten()
 
 

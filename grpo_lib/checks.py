@@ -6,6 +6,7 @@
 An exercise that is still `...` reads as "not attempted yet". The reference is always the library's own function.
 """
 
+from grpo_lib.attack_exercises import check_attack, check_sturdy_reward
 from grpo_lib.bandit_checks import (
     check_bandit_advantages,
     check_bandit_push,
@@ -15,6 +16,7 @@ from grpo_lib.bandit_checks import (
     check_zero_variance_share,
 )
 from grpo_lib.evaluation_checks import check_mcnemar, check_pairings, check_pass_at_k, check_wilson_interval
+from grpo_lib.logprob_checks import check_perplexity, check_position_ids
 from grpo_lib.loss_checks import (
     check_clip_fraction,
     check_clipped_surrogate,
@@ -22,22 +24,37 @@ from grpo_lib.loss_checks import (
     check_k3_gradient,
     check_ratio_and_k3,
 )
+from grpo_lib.mask_checks import check_completion_means, check_truncated
 from grpo_lib.rest_checks import check_largest_rate, check_resting_point
+from grpo_lib.reward_exercises import check_form_reward, check_silent_shares
+from grpo_lib.sampling_checks import check_group_rows, check_temperature_log_prob, check_top_k_log_probs
 from grpo_lib.token_checks import (
     check_completion_mask,
     check_group_advantages,
     check_loss_mask,
     check_token_log_probs,
 )
+from grpo_lib.variant_checks import (
+    check_cispo_weight,
+    check_dr_grpo_advantages,
+    check_sequence_ratio,
+    check_token_weights,
+)
 
 __all__ = [
+    "check_attack",
     "check_bandit_advantages",
     "check_bandit_push",
     "check_centred_rewards",
+    "check_cispo_weight",
     "check_clip_fraction",
     "check_clipped_surrogate",
     "check_completion_mask",
+    "check_completion_means",
+    "check_dr_grpo_advantages",
+    "check_form_reward",
     "check_group_advantages",
+    "check_group_rows",
     "check_k3",
     "check_k3_gradient",
     "check_kl_divergence",
@@ -47,9 +64,18 @@ __all__ = [
     "check_mcnemar",
     "check_pairings",
     "check_pass_at_k",
+    "check_perplexity",
+    "check_position_ids",
     "check_ratio_and_k3",
     "check_resting_point",
+    "check_sequence_ratio",
+    "check_silent_shares",
+    "check_sturdy_reward",
+    "check_temperature_log_prob",
     "check_token_log_probs",
+    "check_token_weights",
+    "check_top_k_log_probs",
+    "check_truncated",
     "check_wilson_interval",
     "check_zero_variance_share",
 ]

@@ -10,13 +10,12 @@ wrong, problem by problem.
 
 import itertools
 import json
-import sys
 from functools import lru_cache
 from importlib import resources
 
 import numpy as np
 
-from grpo_lib.stored_runs import BASE
+from grpo_lib.stored_runs import BASE, store_runs
 
 __all__ = ["ARMS", "coin_reward", "load_control_runs", "run_arm"]
 
@@ -136,21 +135,9 @@ def _unpacked(record):
     return {name: value if name == "step" else np.array(list(value)) == "1" for name, value in record.items()}
 
 
-def main():
-    """The command: run the arms that are named (or all), and put them into the stored file beside the rest."""
-    import torch
-
-    torch.set_num_threads(1)
-    path = resources.files("grpo_lib") / "data" / "control_runs.json"
-    for arm in sys.argv[1:] or ARMS:
-        runs = [run_arm(arm, seed) for seed in SEEDS]
-        stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        stored[arm] = runs
-        in_order = {key: stored[key] for key in ARMS if key in stored}
-        path.write_text(json.dumps(in_order, separators=(",", ":")) + "\n", encoding="utf-8")
-        shares = ", ".join(f"{run['held_out'][-1]['strict'].count('1') / 500:.3f}" for run in runs)
-        print(f"{arm}: right on held-out problems {shares}", flush=True)
+def _right(stored):
+    return stored["held_out"][-1]["strict"].count("1") / 500
 
 
 if __name__ == "__main__":
-    main()
+    store_runs("control_runs.json", {arm: arm for arm in ARMS}, run_arm, _right, SEEDS)

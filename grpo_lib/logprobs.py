@@ -16,7 +16,8 @@ def selective_log_softmax(logits, input_ids, *, temperature=1.0):
         log p(y_t) = logits[t, y_t] - log(sum_v exp(logits[t, v]))        # logits divided by the temperature
 
     Goes through the batch row by row, forward and backward, so that a second (B, T, V) tensor never exists except for
-    the gradient itself. The sum runs in fp32 (in fp64 for fp64 logits), whatever the dtype of the logits.
+    the gradient itself; beside it there is one (T, V) to work in. The sum runs in fp32 (in fp64 for fp64 logits),
+    whatever the dtype of the logits.
 
     Args:
         logits: (B, T, V), any floating dtype.
@@ -42,12 +43,13 @@ def selective_log_softmax(logits, input_ids, *, temperature=1.0):
 
 
 class _SelectiveLogSoftmax(torch.autograd.Function):
-    """d log p(y) / d logits = (onehot(y) - softmax(logits / T)) / T, written row by row into one buffer."""
+    """d log p(y) / d logits = (onehot(y) - softmax(logits / T)) / T, row by row, with one row to work in."""
 
     @staticmethod
     def forward(ctx, logits, input_ids, temperature):
         dtype = torch.promote_types(logits.dtype, torch.float32)
-        log_z = torch.stack([(row.to(dtype) / temperature).logsumexp(dim=-1) for row in logits])  # (B, T)
+        work = torch.empty_like(logits[0], dtype=dtype)  # (T, V)
+        log_z = torch.stack([_log_sum_exp_(work.copy_(row).div_(temperature)) for row in logits])  # (B, T)
         chosen = logits.gather(-1, input_ids[..., None]).squeeze(-1).to(dtype) / temperature  # (B, T)
         ctx.save_for_backward(logits, input_ids, log_z)
         ctx.temperature = temperature
@@ -58,11 +60,22 @@ class _SelectiveLogSoftmax(torch.autograd.Function):
     def backward(ctx, grad_output):
         logits, input_ids, log_z = ctx.saved_tensors
         grad = torch.empty_like(logits)  # (B, T, V)
+        in_place = grad.dtype == log_z.dtype  # else a row to work in, in more digits
+        work = None if in_place else torch.empty_like(logits[0], dtype=log_z.dtype)
         for row, out, ids, z, g in zip(logits, grad, input_ids, log_z, grad_output, strict=True):
             g = g.to(z.dtype) / ctx.temperature
-            slope = (row.to(z.dtype) / ctx.temperature).sub_(z[:, None]).exp_().mul_(-g[:, None])  # (T, V)
-            out.copy_(slope.scatter_add_(-1, ids[:, None], g[:, None]))
+            slope = out if in_place else work  # (T, V)
+            slope.copy_(row).div_(ctx.temperature).sub_(z[:, None]).exp_().mul_(-g[:, None])
+            slope.scatter_add_(-1, ids[:, None], g[:, None])
+            if not in_place:
+                out.copy_(slope)
         return grad, None, None
+
+
+def _log_sum_exp_(x):
+    """(T, V) → (T,), in place: what x held is lost."""
+    largest = x.amax(dim=-1, keepdim=True)
+    return x.sub_(largest).exp_().sum(dim=-1).log_().add_(largest.squeeze(-1))
 
 
 def compute_log_probs(

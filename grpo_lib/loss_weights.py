@@ -47,7 +47,7 @@ def token_weights(mask, weighting, *, max_completion_length=None, num_items_in_b
         weighting: one of `WEIGHTINGS`.
         max_completion_length: L_max, for "constant length": the length limit of sampling, at least T.
         num_items_in_batch: N, for "global mean"; None: these B completions are all.
-        dtype: of the result.
+        dtype: of the result, fp32 at least.
     Returns:
         (B, T), 0 where the mask is.
     Raises:
@@ -63,8 +63,8 @@ def token_weights(mask, weighting, *, max_completion_length=None, num_items_in_b
     check_choice("weighting", weighting, WEIGHTINGS)
     if mask.ndim != 2 or 0 in mask.shape:
         raise ValueError(f"mask must have shape (B, T), at least one token, got {tuple(mask.shape)}")
-    keep = mask.bool().to(dtype)
-    rows, lengths = len(keep), keep.sum(dim=1, keepdim=True)  # B, (B, 1)
+    rows, lengths = len(mask), mask.bool().sum(dim=1, keepdim=True)  # B, (B, 1); counted as integers
+    keep = mask.bool().to(torch.promote_types(dtype, torch.float32))
     if weighting == "completion mean":
         return keep / lengths.clamp(min=1) / rows
     if weighting == "completion sum":

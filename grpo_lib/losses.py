@@ -100,7 +100,8 @@ def policy_loss(
         vespo       sg(φ(Π ratio)) · A · log π           1 / N             VESPO, arXiv:2602.10693
 
     |o_b|: tokens that count in completion b. N: those of the whole batch, `num_items_in_batch` where this is one part
-    of it; bnpo takes the part's own. clip(ratio) is to [1 - ε, 1 + ε_high]. sg: stop-gradient.
+    of it; bnpo takes the part's own. clip(ratio) is to [1 - ε, 1 + ε_high]. sg: stop-gradient. (TRL's epsilon_high for
+    cispo is the cap itself; here the cap is 1 + ε_high.)
     With level "sequence" the ratio is the completion's (GSPO, arXiv:2507.18071; LUSPO is meant so); VESPO's always is.
     Dr. GRPO and DAPO are more than their weights: `group_advantages(scale="none")`, `epsilon_high=0.28`.
     ratio·k3 is from DeepSeek-V3.2 (arXiv:2512.02556): its gradient is that of KL(π‖π_ref), plain k3's of KL(π_ref‖π).

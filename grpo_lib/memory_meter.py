@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch.profiler import ProfilerActivity, profile
 
 __all__ = ["MemoryUse", "measure_memory"]
@@ -39,7 +40,8 @@ def measure_memory(function):
     Returns:
         a `MemoryUse`.
     Raises:
-        TypeError: if what is given cannot be called. An error of the function is passed on.
+        TypeError: if what is given cannot be called. RuntimeError: while a profiler runs already, as inside a function
+        that is being measured: torch has one at a time. An error of the function is passed on.
 
     >>> import torch
     >>> x = torch.zeros(250)  # 1000 bytes
@@ -48,6 +50,11 @@ def measure_memory(function):
     """
     if not callable(function):
         raise TypeError(f"measure_memory takes a function of no argument, such as lambda: f(x); got {function!r}")
+    if torch.autograd._profiler_enabled():  # a second one would take the process down when the first is stopped
+        raise RuntimeError(
+            "a profiler is running already, and torch has one at a time: call measure_memory outside of it, and not "
+            "inside a function that is being measured"
+        )
     profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
     with _quiet_stderr():
         profiler.start()

@@ -14,33 +14,52 @@ from grpo_lib.bandit_plots import bandit_figure, bandit_step_figure, compare_fig
 from grpo_lib.clip_plots import clip_figure, updates_figure
 from grpo_lib.evaluation_plots import interval_figure, paired_table_figure, power_figure
 from grpo_lib.kl_plots import kl_curves_figure, kl_gradient_figure, kl_trace_figure, kl_value_figure
+from grpo_lib.logprob_plots import alignment_figure, log_prob_error_figure, memory_bars
+from grpo_lib.mask_plots import mask_figure, role_figure
 from grpo_lib.plot_style import alt_text, colour, finish, line_style, rounded, subplots
 from grpo_lib.rest_plots import band_figure, resting_point_figure, silent_groups_figure
+from grpo_lib.reward_plots import attack_figure, proxy_figure
+from grpo_lib.sampling_plots import distance_figure, frequencies_figure, temperature_figure
 from grpo_lib.sweep_plots import sweep_figure
 from grpo_lib.token_plots import token_heatmap
+from grpo_lib.variant_plots import difficulty_figure, length_figure, push_curves_figure, variant_figure
 
 __all__ = [
     "AXIS_TITLES",
     "TRAINING_COLUMNS",
+    "alignment_figure",
     "alt_text",
+    "attack_figure",
     "band_figure",
     "bandit_figure",
     "bandit_step_figure",
     "clip_figure",
     "compare_figure",
+    "difficulty_figure",
+    "distance_figure",
+    "frequencies_figure",
     "interval_figure",
     "kl_curves_figure",
     "kl_gradient_figure",
     "kl_trace_figure",
     "kl_value_figure",
+    "length_figure",
+    "log_prob_error_figure",
+    "mask_figure",
+    "memory_bars",
     "paired_table_figure",
     "power_figure",
+    "proxy_figure",
+    "push_curves_figure",
     "resting_point_figure",
+    "role_figure",
     "silent_groups_figure",
     "sweep_figure",
+    "temperature_figure",
     "token_heatmap",
     "training_curves",
     "updates_figure",
+    "variant_figure",
 ]
 
 AXIS_TITLES = {

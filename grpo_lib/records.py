@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from grpo_lib._arguments import check_choice, check_count, check_number
+from grpo_lib._arguments import check_choice, check_count, check_number, check_pair
 from grpo_lib.advantages import BASELINES, SCALES, zero_variance_groups
-from grpo_lib.losses import LEVELS, LOSS_TYPES, masked_mean, policy_loss
+from grpo_lib.losses import LEVELS, LOSS_TYPES, kl_estimate, masked_mean, policy_loss
 from grpo_lib.precision import AUTOCASTS
 from grpo_lib.schedule import SCHEDULES
+from grpo_lib.surrogates import check_gammas
 
 __all__ = ["GRPOSettings", "StepRecord", "record_step"]
 
@@ -116,8 +117,8 @@ class GRPOSettings:
 
     def _check_loss_options(self):
         """A loss of one token: its own rules on delta, temperatures and gammas hold before anything is trained."""
-        for name in ("sapo_temperatures", "vespo_gammas"):
-            object.__setattr__(self, name, _as_tuple(getattr(self, name)))  # JSON has lists only
+        object.__setattr__(self, "sapo_temperatures", check_pair("sapo_temperatures", self.sapo_temperatures))
+        object.__setattr__(self, "vespo_gammas", check_gammas(self.vespo_gammas))
         options = self.loss_options
         del options["mask_truncated_completions"]
         one = torch.zeros(1, 1)
@@ -143,7 +144,8 @@ class StepRecord:
     their own means, which a single rare token cannot move.
     entropy: mean of -log π of the sampled tokens, an estimate of the entropy a token, in nats.
     completion_length: mean number of tokens, the end token included. truncated: share cut at the length limit.
-    ratio_mean, ratio_max, clip_fraction: of the last update on the rollout; 1, 1 and 0 where there is one update.
+    ratio_mean, ratio_max, clip_fraction: of the last update on the rollout, over the tokens of the loss; 1, 1 and 0
+    where there is one update.
     loss, grad_norm: of the first update, before gradient clipping. On-policy the loss is 0 or beta * KL: do not plot
     it as progress.
     seconds: by phase. samples: a few prompts, completions and rewards. evaluation: what `evaluate` returned.
@@ -175,8 +177,10 @@ class StepRecord:
 def record_step(step, settings, rollout, watch, loss, grad_norm, learning_rate, seconds):
     """Sum a step up. `watch`: see `grpo_lib.grpo.rollout_loss`."""
     mask = rollout.completion_mask
+    in_loss = rollout.loss_mask(settings.mask_truncated_completions)
     rewards = rollout.rewards.view(-1, rollout.num_generations)  # (P, G)
-    kl = watch["kl"]
+    ref = rollout.ref_log_probs
+    kl = None if ref is None else kl_estimate(watch["log_probs"], ref)  # of every completion, in the loss or not
     return StepRecord(
         step=step,
         reward_mean=rewards.mean().item(),
@@ -187,9 +191,9 @@ def record_step(step, settings, rollout, watch, loss, grad_norm, learning_rate, 
         entropy=-masked_mean(watch["log_probs"], mask).item(),
         completion_length=mask.sum(dim=1).float().mean().item(),
         truncated=rollout.truncated.float().mean().item(),
-        ratio_mean=masked_mean(watch["ratio"], mask).item(),
-        ratio_max=watch["ratio"][mask.bool()].max().item(),
-        clip_fraction=masked_mean(watch["clipped"].float(), mask).item(),
+        ratio_mean=masked_mean(watch["ratio"], in_loss).item() if in_loss.any() else 1.0,
+        ratio_max=watch["ratio"][in_loss.bool()].max().item() if in_loss.any() else 1.0,
+        clip_fraction=masked_mean(watch["clipped"].float(), in_loss).item(),
         loss=loss,
         grad_norm=grad_norm,
         beta=settings.beta,
@@ -207,7 +211,3 @@ def _samples(rollout):
         {"prompt": prompt if isinstance(prompt, str) else prompt[-1]["content"], "completion": text, "reward": reward}
         for prompt, text, reward in list(rows)[:SAMPLES_KEPT]
     ]
-
-
-def _as_tuple(value):
-    return tuple(map(_as_tuple, value)) if isinstance(value, (list, tuple)) else value

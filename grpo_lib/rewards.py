@@ -96,7 +96,8 @@ def combined_reward(prompts, completions, answer, **kwargs):
     [2.8]
     """
     correctness = correctness_reward(prompts, completions, answer, **kwargs)
-    return [a + b for a, b in zip(correctness, format_reward(prompts, completions, answer, **kwargs), strict=True)]
+    form = format_reward(prompts, completions, answer, **kwargs)
+    return [a + b for a, b in zip(correctness, form, strict=True)]
 
 
 def parse_failure_rate(completions):
@@ -133,7 +134,9 @@ def _correctness(found, gold):
     text, value = gold
     if found is None:
         return 0.0
-    return 2.0 if found == text else 1.5 if parse_number(found) == value else 0.0
+    if found == text:
+        return 2.0
+    return 1.5 if parse_number(found) == value else 0.0
 
 
 def _format(text):

@@ -31,8 +31,9 @@ class GRPORun:
     """A GRPO run that takes one step whenever it is asked for the next record.
 
     The iterator never ends by itself: take as many steps as you like (`itertools.islice(run, 150)`), change settings
-    between two of them, save, load, look at `run.model`, `run.reference`, `run.rollout` (the newest) and
-    `run.history` (all records) at any time. Samples are drawn from random streams of the run's own.
+    between two of them, save, load, look at `run.model`, `run.reference`, `run.rollout` (the newest, its
+    old_log_probs those of the policy that sampled) and `run.history` (all records) at any time. Samples are drawn from
+    random streams of the run's own.
 
     Args:
         model, tokenizer: the policy, trained in place, and its tokenizer.
@@ -96,7 +97,7 @@ class GRPORun:
         if every and self.reference is not None and step % every == 0:
             sync_reference(self.reference, self.model)
         record = record_step(step, self.settings, rollout, watch, loss, grad_norm, rate, dict(clock.seconds))
-        self.rollout = rollout
+        self.rollout = replace(rollout, old_log_probs=watch["log_probs"])
         self.history.append(record)
         self._warn_of_what_teaches_nothing(record)
         return record

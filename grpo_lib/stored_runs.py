@@ -12,7 +12,7 @@ import sys
 from functools import lru_cache
 from importlib import resources
 
-__all__ = ["BASE", "STORED", "load_stored_runs", "run_once"]
+__all__ = ["BASE", "STORED", "load_stored_runs", "run_once", "store_runs"]
 
 NUM_STEPS, SEEDS = 200, (0, 1, 2)
 BASE = {
@@ -102,21 +102,31 @@ def run_once(change, seed, num_steps=NUM_STEPS):
     return {"seed": seed, "columns": columns, "accuracy": {**accuracy, "reasoning": thinking}}
 
 
-def main():
-    """The command: run what is named (or all), and put it into the stored file beside the rest."""
+def store_runs(file, table, run, right, seeds=SEEDS):
+    """The command of a module of stored runs: make what is named (or all) again, and put it beside the rest.
+
+    Args:
+        file: a name in the package's data folder. table: dict name → change, in the order of the file.
+        run: `run(change, seed)` → what is stored of one run. right: `right(stored)` → its share of right answers.
+        seeds: one run for each.
+    """
     import torch
 
     torch.set_num_threads(1)
-    path = resources.files("grpo_lib") / "data" / "tiny_runs.json"
-    for name in sys.argv[1:] or STORED:
-        runs = [run_once(STORED[name], seed) for seed in SEEDS]
+    path = resources.files("grpo_lib") / "data" / file
+    for name in sys.argv[1:] or table:
+        runs = [run(table[name], seed) for seed in seeds]
         stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         stored[name] = runs
-        in_order = {key: stored[key] for key in STORED if key in stored}
+        in_order = {key: stored[key] for key in table if key in stored}
         path.write_text(json.dumps(in_order, separators=(",", ":")) + "\n", encoding="utf-8")
-        shares = ", ".join(f"{r['accuracy']['correct'] / r['accuracy']['total']:.3f}" for r in runs)
-        print(f"{name}: sampled accuracy on held-out problems {shares}", flush=True)
+        shares = ", ".join(f"{right(one):.3f}" for one in runs)
+        print(f"{name}: right on held-out problems {shares}", flush=True)
+
+
+def _right(stored):
+    return stored["accuracy"]["correct"] / stored["accuracy"]["total"]
 
 
 if __name__ == "__main__":
-    main()
+    store_runs("tiny_runs.json", STORED, run_once, _right)

@@ -4,11 +4,20 @@ import math
 
 import torch
 
-from grpo_lib._arguments import check_choice, check_number, check_shapes
+from grpo_lib._arguments import check_choice, check_number, check_pair, check_shapes
 from grpo_lib.clipping import surrogate_value
 from grpo_lib.loss_weights import masked_mean
 
-__all__ = ["LEVELS", "cispo_surrogate", "clipped_surrogate", "importance_ratio", "sapo_surrogate", "vespo_surrogate"]
+__all__ = [
+    "LEVELS",
+    "check_gammas",
+    "cispo_surrogate",
+    "clipped_surrogate",
+    "importance_ratio",
+    "sapo_surrogate",
+    "sequence_log_ratio",
+    "vespo_surrogate",
+]
 
 LEVELS = ("token", "sequence")
 
@@ -131,7 +140,7 @@ def sapo_surrogate(ratio, advantages, temperatures=(1.0, 1.05)):
     >>> sapo_surrogate(torch.tensor([[1.0, 2.0]]), torch.tensor([1.0]))  # 2, 4 sigmoid(1)
     tensor([[2.0000, 2.9242]])
     """
-    positive, negative = (check_number("sapo_temperatures", t, 0, inclusive=False) for t in temperatures)
+    positive, negative = check_pair("sapo_temperatures", temperatures)
     advantages = per_token(advantages, ratio)
     tau = torch.where(advantages > 0, positive, negative).to(ratio)
     return 4 / tau * torch.sigmoid(tau * (ratio - 1)) * advantages
@@ -160,15 +169,33 @@ def vespo_surrogate(log_probs, old_log_probs, advantages, mask, gammas=((2.0, 3.
     tensor([[-0.3882, -0.3882]])
     """
     check_shapes(log_probs=log_probs, old_log_probs=old_log_probs, mask=mask)
-    (k_pos, rate_pos), (k_neg, rate_neg) = (
-        [check_number("vespo_gammas", number, 0, inclusive=False) for number in pair] for pair in gammas
-    )
+    (k_pos, rate_pos), (k_neg, rate_neg) = check_gammas(gammas)
     advantages = per_token(advantages, log_probs)
-    log_ratio = torch.where(mask.bool(), log_probs - old_log_probs, 0.0).detach()
-    log_w = log_ratio.clip(-20, 20).sum(dim=1, keepdim=True).clip(math.log(1e-8), 20)  # (B, 1)
+    log_w = sequence_log_ratio((log_probs - old_log_probs).detach(), mask)  # (B, 1)
     k = torch.where(advantages >= 0, k_pos, k_neg)
     rate = torch.where(advantages >= 0, rate_pos, rate_neg)
     return (k * log_w + rate * (1 - log_w.exp())).exp() * advantages * log_probs
+
+
+def sequence_log_ratio(log_ratio, mask):
+    """log W of a completion, kept within bounds as TRL keeps it: (B, T), (B, T) → (B, 1).
+
+        log W = clip(sum_t clip(log ratio_t, -20, 20), log 1e-8, 20)
+
+    >>> sequence_log_ratio(torch.tensor([[0.5, 0.25, 9.0]]), torch.tensor([[1, 1, 0]]))
+    tensor([[0.7500]])
+    """
+    log_ratio = torch.where(mask.bool(), log_ratio, torch.zeros_like(log_ratio))
+    return log_ratio.clip(-20, 20).sum(dim=1, keepdim=True).clip(math.log(1e-8), 20)
+
+
+def check_gammas(gammas):
+    """Return ((k, λ) for A >= 0, (k, λ) for A < 0) as floats, or raise ValueError."""
+    if not isinstance(gammas, (list, tuple)) or len(gammas) != 2:
+        raise ValueError(f"vespo_gammas must be two pairs (k, λ), for A >= 0 and for A < 0, got {gammas!r}")
+    return tuple(
+        check_pair("vespo_gammas", pair, why=": two pairs (k, λ), for A >= 0 and for A < 0") for pair in gammas
+    )
 
 
 def per_token(advantages, log_probs):

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from grpo_lib.plot_style import TEMPLATE, TEXT, checked, colour, finish, line_style, rounded
 
 
-def sweep_figure(x, y_by_seed, *, x_title, y_title, log_x=False, exact=None, title=None):
+def sweep_figure(x, y_by_seed, *, x_title, y_title, log_x=False, exact=None, exact_name="exact", title=None):
     """Draw a result against a swept setting: one dot a seed, a line through the means.
 
     Args:
@@ -16,6 +16,7 @@ def sweep_figure(x, y_by_seed, *, x_title, y_title, log_x=False, exact=None, tit
         x_title, y_title: axis titles, with units.
         log_x: whether x is drawn on a log axis; needs numbers above 0.
         exact: a number, or S numbers, that the results should come to; drawn dotted.
+        exact_name: the name of that line in the legend: what it is, where it is not exact ("formula").
     Raises:
         ValueError: if the rows are not one a setting, a row is empty or not finite, or log_x meets a value <= 0.
 
@@ -43,7 +44,8 @@ def sweep_figure(x, y_by_seed, *, x_title, y_title, log_x=False, exact=None, tit
         fig.add_scatter(x=x, y=rounded([row.mean() for row in rows]), mode="lines", name=mean_name, line=line_style(s))
     if exact is not None:
         exact = checked("exact", np.broadcast_to(exact, len(x)) if np.ndim(exact) == 0 else exact, (len(x),))
-        fig.add_scatter(x=x, y=rounded(exact), mode="lines", name="exact", line=dict(color=TEXT, dash="dot", width=1.5))
+        dotted = dict(color=TEXT, dash="dot", width=1.5)
+        fig.add_scatter(x=x, y=rounded(exact), mode="lines", name=exact_name, line=dotted)
     fig.update_xaxes(title_text=x_title, type="log" if log_x else "linear" if numeric else "category")
     if numeric and len(x) <= 10:
         fig.update_xaxes(tickvals=x, ticktext=[f"{v:g}" for v in x])

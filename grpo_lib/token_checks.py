@@ -78,7 +78,7 @@ def check_loss_mask(attempt):
     from grpo_lib.masks import create_completion_mask
 
     prompt_mask = torch.tensor([[0, 1, 1], [1, 1, 1]])
-    ids = torch.tensor([[5, 2, 2, 2], [5, 6, 7, 8]])
+    ids = torch.tensor([[5, 2, 2, 4], [5, 6, 7, 8]])
 
     def join(prompt, completion):
         return torch.cat([prompt, completion], dim=1)
@@ -87,6 +87,14 @@ def check_loss_mask(attempt):
         return join(torch.zeros_like(prompt), create_completion_mask(ids, eos))
 
     slips = {
+        "end token left out": (
+            lambda prompt, ids, eos: join(torch.zeros_like(prompt), create_completion_mask(ids, eos) * (ids != eos)),
+            "The end token is left out: the policy chose it, and without it the model never learns to stop.",
+        ),
+        "by id": (
+            lambda prompt, ids, eos: join(torch.zeros_like(prompt), (ids != eos).long()),
+            "You compare with the end token's id alone: what stands after the first one is out, whatever its id.",
+        ),
         "prompt tokens not masked": (
             lambda prompt, ids, eos: join(prompt, create_completion_mask(ids, eos)),
             "The prompt's tokens count too: the policy did not choose them, so they must be 0.",
@@ -116,6 +124,7 @@ def check_token_log_probs(attempt):
 
     logits = torch.sin(torch.arange(60.0)).view(2, 6, 5) * 2
     ids = torch.tensor([[0, 1, 2, 3, 4, 0], [4, 3, 1, 0, 2, 2]])
+    cases = [(logits, ids, 3), (logits, ids, 2)]  # a prompt as long as the completion, and a longer one
 
     def reference(logits, ids, n):
         return selective_log_softmax(logits[:, -n - 1 : -1], ids[:, -n:])
@@ -127,6 +136,10 @@ def check_token_log_probs(attempt):
         "off by one": (
             lambda logits, ids, n: selective_log_softmax(logits[:, -n:], ids[:, -n:]),
             "Off by one: the logits at one position predict the next token, so shift them by one.",
+        ),
+        "shifted the other way": (
+            lambda logits, ids, n: selective_log_softmax(logits[:, -n:], ids[:, -n - 1 : -1]),
+            "Shifted the other way: the logits at one position predict the next token, not the one before.",
         ),
         "not normalised": (
             lambda logits, ids, n: pick(logits[:, -n - 1 : -1], ids[:, -n:]),
@@ -141,6 +154,4 @@ def check_token_log_probs(attempt):
             "The softmax runs over the positions; it must run over the vocabulary (dim=-1).",
         ),
     }
-    return judge(
-        "token log-probs", attempt, reference, [(logits, ids, 3)], slips, praise="All at most 0, as they must."
-    )
+    return judge("token log-probs", attempt, reference, cases, slips, praise="All at most 0, as they must.")

@@ -7,7 +7,25 @@ from grpo_lib.plot_style import TEMPLATE, finish, rounded
 
 _DIVERGING = [[0, "#D55E00"], [0.5, "#F7F7F7"], [1, "#1F7FC1"]]  # vermilion below 0, blue above
 _SEQUENTIAL = [[0, "#F7F7F7"], [1, "#1F7FC1"]]
-_VISIBLE = str.maketrans({"\n": "⏎", "\t": "⇥", "\r": "␍", " ": "␣", "<": "&lt;", ">": "&gt;", "&": "&amp;"})
+_SIGNS = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
+_HTML = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
+def readable(text, blank=" "):
+    """A text on one line, every character to be seen: a line end as ⏎, one without a picture by its code.
+
+    Zero-width characters, control characters and those that turn the direction of writing would else hide, or
+    reorder what follows.
+
+    >>> readable("a b\\n\\u202ec")
+    'a b⏎\\\\u202ec'
+    """
+    return "".join(blank if c == " " else c if c.isprintable() else _SIGNS.get(c) or _code(c) for c in str(text))
+
+
+def _code(character):
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
 
 
 def visible(token):
@@ -16,7 +34,16 @@ def visible(token):
     >>> visible(" a\\n")
     '␣a⏎'
     """
-    return str(token).translate(_VISIBLE)
+    return readable(token, "␣").translate(_HTML)
+
+
+def escaped(name):
+    """A name as a figure can show it: blanks stay blanks, HTML characters are escaped.
+
+    >>> escaped("ids < 9")
+    'ids &lt; 9'
+    """
+    return readable(name).translate(_HTML)
 
 
 def shortened(token, room):
@@ -25,11 +52,11 @@ def shortened(token, room):
     >>> shortened("<answer>", 5), shortened("7", 5)
     ('&lt;ans…', '7')
     """
-    token = str(token)
-    return visible(token if len(token) <= room else token[: room - 1] + "…")
+    token = readable(token, "␣")
+    return (token if len(token) <= room else token[: room - 1] + "…").translate(_HTML)
 
 
-def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, colorbar_title=None):
+def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, colorbar_title=None, x_title=None):
     """Draw rows of tokens coloured by their values; masked cells are grey and hatched.
 
     A token too long for its cell is shortened there and stands in full in the hover text. The scale is centred
@@ -39,7 +66,7 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
         tokens: B rows of token strings, of any lengths.
         values: B rows of numbers, one a token; None or NaN where there is none.
         mask: B rows of 0 or 1, one a token; 0 greys the cell out and takes its value off the scale.
-        row_labels: B names for the rows.
+        row_labels: B names for the rows. x_title: in place of "position in the completion (tokens)".
     Raises:
         ValueError: on an empty or ragged input: the row and both lengths are named.
 
@@ -49,7 +76,7 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
     """
     tokens, values = [list(row) for row in tokens], [list(row) for row in values]
     mask = [[1] * len(row) for row in tokens] if mask is None else [list(row) for row in mask]
-    labels = [f"row {i}" for i in range(len(tokens))] if row_labels is None else [str(name) for name in row_labels]
+    labels = [f"row {i}" for i in range(len(tokens))] if row_labels is None else [escaped(name) for name in row_labels]
     _check_rows(tokens, values=values, mask=mask, row_labels=labels)
     width = max(map(len, tokens))
     room = max(3, int(600 / width / (0.55 * 8)))  # characters that fit into a cell at the smallest font
@@ -62,7 +89,7 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
                 text[i][j], whole[i][j] = shortened(token, room), visible(token)
             else:
                 hidden.append((j, i, shortened(token, room)))
-    longest = min(room, max(1, max(len(str(token)) for row in tokens for token in row)))
+    longest = min(room, max(1, max(len(readable(token)) for row in tokens for token in row)))
     size = int(np.clip(680 / width / longest / 0.55, 8, 13))
     fig = go.Figure(layout=dict(template=TEMPLATE))
     fig.add_heatmap(
@@ -78,7 +105,8 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
     )
     if hidden:
         _add_masked(fig, hidden, size)
-    fig.update_xaxes(title_text="position in the completion (tokens)", range=[-0.5, width - 0.5], showgrid=False)
+    x_title = x_title or "position in the completion (tokens)"
+    fig.update_xaxes(title_text=x_title, range=[-0.5, width - 0.5], showgrid=False)
     fig.update_xaxes(dtick=1 if width <= 30 else None, tick0=0)
     rows = list(range(len(tokens)))
     fig.update_yaxes(tickvals=rows, ticktext=labels, range=[len(rows) - 0.5, -0.5], showgrid=False)

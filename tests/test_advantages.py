@@ -84,3 +84,8 @@ def test_input_is_not_changed():
     rewards = torch.tensor([1.0, 0.0])
     group_advantages(rewards, 2)
     assert rewards.tolist() == [1.0, 0.0]
+
+
+def test_rewards_too_large_for_their_dtype_are_refused():
+    with pytest.raises(ValueError, match="rewards up to 3e.38 are too large for torch.float32"):
+        group_advantages(torch.tensor([3e38, 3e38, 0.0, 0.0]), 4)

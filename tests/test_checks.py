@@ -1,11 +1,42 @@
 import inspect
+import itertools
+import re
 
 import numpy as np
 import pytest
+import torch
 
-from grpo_lib import bandit_checks, checks, evaluation_checks, loss_checks, rest_checks, token_checks, verdicts
+from grpo_lib import (
+    attack_exercises,
+    bandit_checks,
+    checks,
+    evaluation_checks,
+    logprob_checks,
+    loss_checks,
+    mask_checks,
+    rest_checks,
+    reward_exercises,
+    sampling_checks,
+    token_checks,
+    variant_checks,
+    verdicts,
+)
+from grpo_lib.answers import extract_answer, parse_number
 
 ALL = [getattr(checks, name) for name in checks.__all__]
+MODULES = (
+    attack_exercises,
+    bandit_checks,
+    evaluation_checks,
+    logprob_checks,
+    loss_checks,
+    mask_checks,
+    rest_checks,
+    reward_exercises,
+    sampling_checks,
+    token_checks,
+    variant_checks,
+)
 
 
 @pytest.fixture
@@ -19,7 +50,7 @@ def judged(monkeypatch):
             seen.update(reference=reference, cases=cases, slips=slips)
             return verdicts.judge(exercise, attempt, reference, cases, slips, **options)
 
-        for module in (bandit_checks, evaluation_checks, loss_checks, rest_checks, token_checks):
+        for module in MODULES:
             monkeypatch.setattr(module, "judge", spy)
         check(lambda *a: None)
         return seen
@@ -46,8 +77,106 @@ def test_unattempted_stubs_and_errors(check):
         assert check(stub).status == "not attempted yet"
     verdict = check(lambda *a: 1 / 0)
     assert verdict.status == "not yet" and "ZeroDivisionError" in verdict.message
-    assert "expected numbers" in check(lambda *a: "x").message
-    assert "shape" in check(lambda *a: np.zeros((7, 7, 7))).message
+    told = [check(attempt).message for attempt in (lambda *a: "x", lambda *a: np.zeros((7, 7, 7)))]
+    if check is checks.check_attack:
+        assert all("expected two texts" in message for message in told)
+    else:
+        assert re.search("expected (one number|numbers of shape)", told[0]) and "shape (7, 7, 7)" in told[1]
+    assert max(map(len, told)) < 320  # the arguments of a batch are told in short
+
+
+QUANTITIES = {
+    "B": lambda mask, limit: torch.tensor(float(len(mask))),
+    "T": lambda mask, limit: torch.tensor(float(mask.shape[1])),
+    "length": lambda mask, limit: mask.sum(dim=1, keepdim=True).float(),
+    "tokens": lambda mask, limit: mask.sum().float(),
+    "limit": lambda mask, limit: torch.tensor(float(limit)),
+    "longest": lambda mask, limit: mask.sum(dim=1).max().float(),
+    "mean length": lambda mask, limit: mask.sum(dim=1).float().mean(),
+}
+
+
+def test_no_wrong_denominator_of_the_token_weights_passes_by_coincidence(judged):
+    parts = judged(checks.check_token_weights)
+    reference, far = parts["reference"], (torch.tensor([[1] * 7 + [0] * 4, [1] * 11, [1] + [0] * 10] * 2), 23)
+    accepted = set()
+    products = [p for size in range(4) for p in itertools.combinations_with_replacement(QUANTITIES, size)]
+    for row, names in itertools.product(range(4), products):
+
+        def attempt(mask, limit, row=row, names=names):
+            weights = reference(mask, limit)
+            weights[row] = mask.float()
+            for name in names:
+                weights[row] = weights[row] / QUANTITIES[name](mask, limit)
+            return weights
+
+        if torch.allclose(attempt(*far), reference(*far)):
+            accepted.add(row)
+            assert checks.check_token_weights(attempt).right
+        else:
+            assert not checks.check_token_weights(attempt).right, (row, names)
+    assert accepted == {0, 1, 2, 3}
+
+
+def test_token_log_probs_are_counted_from_the_end_of_the_row(judged):
+    parts = judged(checks.check_token_log_probs)
+
+    def from_the_front(logits, ids, n):  # right only where the prompt is as long as the completion
+        return parts["reference"](logits[:, : 2 * n], ids[:, : 2 * n], n)
+
+    assert not checks.check_token_log_probs(from_the_front).right
+
+
+def test_parts_of_different_shapes_are_named():
+    lengths = lambda mask: mask.sum(dim=1, keepdim=True)  # noqa: E731
+    verdict = checks.check_token_weights(lambda mask, limit: [mask, 1 / lengths(mask), mask, mask])
+    assert "parts of the shapes (3, 5), (3, 1), (3, 5), (3, 5), expected numbers of shape (4, 3, 5)" in verdict.message
+    with_grad = [torch.ones(3, 5, requires_grad=True)] * 4
+    assert "it gives" in checks.check_token_weights(lambda mask, limit: with_grad).message
+
+
+@pytest.mark.parametrize("moved", [max, lambda last, place: place], ids=["on", "back"])
+def test_a_tag_that_is_not_paid_must_not_move_the_place(moved):
+    def form(texts):
+        scores = []
+        for text in texts:
+            paid, last = 0, -1
+            for tag in reward_exercises.THINK_TAGS:
+                place = text.find(tag)
+                paid += place > last and text.count(tag) == 1
+                last = moved(last, place)
+            scores.append(paid / 4)
+        return scores
+
+    assert not checks.check_form_reward(form).right
+
+
+def test_silence_is_not_an_answer_of_zero_and_greedy_is_not_first():
+    def sturdy(pattern=None, empty=None):
+        def read(text):
+            found = re.findall(pattern, text, re.DOTALL) if pattern else [extract_answer(text)]
+            return parse_number((found[0] if found else None) or empty or "")
+
+        def reward(prompts, completions, answer):
+            values = [(read(text), parse_number(gold)) for text, gold in zip(completions, answer, strict=True)]
+            return [float(value is not None and value == gold) for value, gold in values]
+
+        return reward
+
+    assert checks.check_sturdy_reward(sturdy()).right
+    assert checks.check_sturdy_reward(sturdy(empty="0")).slip == "zero by default"
+    assert checks.check_sturdy_reward(sturdy("<answer>(.*)</answer>")).slip == "greedy"
+    assert checks.check_sturdy_reward(sturdy("<answer>(.*?)</answer>")).slip == "first block"
+    assert len(checks.check_sturdy_reward(lambda *a: [1.0]).message) < 120
+
+
+def test_an_attack_is_told_what_its_texts_do():
+    good = lambda gold: (f"<answer>8</answer>, {gold}", f"<answer>{gold}</answer> (in 2 steps)")  # noqa: E731
+    assert checks.check_attack(good).right
+    verdict = checks.check_attack(lambda gold: ["", good(gold)[0]])
+    assert verdict.slip is None and "'12' the first text is not paid, its tag holds no number" in verdict.message
+    assert "the second is paid, its tag holds another number" in verdict.message
+    assert "expected two texts" in checks.check_attack(lambda gold: good(gold)[0]).message
 
 
 def test_an_unknown_error_shows_what_was_expected():
@@ -68,9 +197,15 @@ def test_an_attempt_in_place_is_judged_fairly_and_spoils_nothing():
 def test_every_check_is_public_and_documented():
     functions = {
         name
-        for module in (bandit_checks, evaluation_checks, loss_checks, rest_checks, token_checks)
+        for module in MODULES
         for name, f in vars(module).items()
         if inspect.isfunction(f) and name.startswith("check_")
     }
     assert functions == set(checks.__all__)
     assert all(">>>" in f.__doc__ for f in ALL)
+
+
+def test_long_arguments_are_told_by_their_shape_and_an_iterator_is_named():
+    verdict = checks.check_token_log_probs(lambda logits, ids, n: logits[:, -n:, 0] * 0 - 7.5)
+    assert "numbers of shape (2, 6, 5)" in verdict.message and len(verdict.message) < 400
+    assert "return a list" in checks.check_group_rows(lambda *a: zip([1], [2], strict=True)).message

@@ -1,11 +1,14 @@
 import copy
+import logging
 import math
 
 import pytest
 import torch
 from tiny_models import CountingTokenizer, tiny_model
-from transformers import GenerationConfig
+from tokenizers.processors import TemplateProcessing
+from transformers import BatchEncoding, GenerationConfig
 
+from grpo_lib import correctness_reward, load_tiny_policy
 from grpo_lib.generation import (
     completion_texts,
     encode_prompts,
@@ -14,6 +17,7 @@ from grpo_lib.generation import (
     stop_token_ids,
 )
 from grpo_lib.logprobs import compute_log_probs
+from grpo_lib.masks import create_completion_mask
 
 TOKENIZER = CountingTokenizer()
 
@@ -73,9 +77,16 @@ def test_training_mode_with_dropout_and_checkpointing_changes_nothing():
     plain = generate_completions(model, TOKENIZER, ["w3 w4"], 1, 6, temperature=0)[2]
     model.gradient_checkpointing_enable()
     model.train()
+    logger, said = logging.getLogger("transformers"), []
+    handler = logging.Handler()
+    handler.emit = said.append
+    logger.addHandler(handler)
     again = generate_completions(model, TOKENIZER, ["w3 w4"], 1, 6, temperature=0)[2]
+    logger.warning("heard")
+    logger.removeHandler(handler)
     assert again.tolist() == plain.tolist()
     assert model.training and model.is_gradient_checkpointing
+    assert [record.getMessage() for record in said] == ["heard"]  # no warning a token about the cache
 
 
 @pytest.mark.parametrize("name", ["qwen3", "llama", "gpt2"])
@@ -88,6 +99,17 @@ def test_batch_of_unequal_prompts_equals_one_by_one(name):
         length = int(alone[3].sum())
         assert together[2][row, :length].tolist() == alone[2][0, :length].tolist()
         assert int(together[3][row].sum()) == length
+
+
+def test_a_tokenizer_that_pads_on_the_right_gives_the_same_texts_and_still_does():
+    policy, tokenizer = load_tiny_policy()
+    tokenizer.padding_side = "right"
+    prompts = [[{"role": "user", "content": text}] for text in ("47+38=?", "5+2=?", "what is 47+38=?")]
+    together = completion_texts(tokenizer, *generate_completions(policy, tokenizer, prompts, 1, 24, temperature=0)[2:])
+    for prompt, text in zip(prompts, together, strict=True):
+        alone = generate_completions(policy, tokenizer, [prompt], 1, 24, temperature=0)
+        assert completion_texts(tokenizer, *alone[2:]) == [text]
+    assert tokenizer.padding_side == "right"
 
 
 def test_rows_are_groups_prompts_padded_left():
@@ -178,6 +200,58 @@ class ChatTokenizer(CountingTokenizer):
 def test_one_bos_for_plain_text_and_for_chat():
     got = encode_prompts(ChatTokenizer(), ["w3 w4", [{"role": "user", "content": "w3 w4"}]])
     assert got == [[2, 3, 4], [2, 3, 4, 8]]
+
+
+def test_one_bos_from_a_real_tokenizer_whose_template_prints_one_too():
+    tokenizer = load_tiny_policy()[1]
+    tokenizer.add_special_tokens({"bos_token": "<|im_start|>"})
+    template = TemplateProcessing(single="<|im_start|> $A", special_tokens=[("<|im_start|>", tokenizer.bos_token_id)])
+    tokenizer.backend_tokenizer.post_processor = template
+    tokenizer.chat_template = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    chat = [{"role": "user", "content": "1+2=?"}]
+    rendered = tokenizer.apply_chat_template(chat, tokenize=False)
+    assert tokenizer(rendered)["input_ids"][:2] == [1, 1]  # the fault this is about
+    for prompt in (chat, rendered, "1+2=?"):
+        [ids] = encode_prompts(tokenizer, [prompt])
+        assert ids.count(1) == 1 and ids[0] == 1 and tokenizer.decode(ids[1:]) == "1+2=?"
+
+
+def test_chat_ids_are_those_of_transformers_own_template():
+    tokenizer = load_tiny_policy()[1]
+    chat = [{"role": "user", "content": "47+38=?"}]
+    wanted = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=True)
+    assert encode_prompts(tokenizer, [chat]) == [list(wanted["input_ids"])]
+
+
+@pytest.mark.parametrize("form", [list, lambda ids: BatchEncoding({"input_ids": ids}), torch.tensor])
+def test_whatever_a_chat_template_tokenizes_to_the_ids_are_the_same(form):
+    """Versions of transformers return a list, a mapping or a tensor from `tokenize=True`; text is text in all."""
+
+    class Tokenizer(ChatTokenizer):
+        def apply_chat_template(self, messages, add_generation_prompt=False, tokenize=True):
+            text = super().apply_chat_template(messages, add_generation_prompt, tokenize=False)
+            return form(self(text)["input_ids"]) if tokenize else text
+
+    assert encode_prompts(Tokenizer(), [[{"role": "user", "content": "w3 w4"}]]) == [[2, 3, 4, 8]]
+
+
+def test_what_follows_the_end_token_is_not_in_the_text_that_is_rewarded():
+    tokenizer = load_tiny_policy()[1]
+    ids = tokenizer("<answer>\n5\n</answer><|im_end|><answer>\n9\n</answer>")["input_ids"]
+    ids = torch.tensor([ids])
+    texts = completion_texts(tokenizer, ids, create_completion_mask(ids, tokenizer.eos_token_id))
+    assert texts == ["<answer>\n5\n</answer>"]
+    assert correctness_reward([""], texts, ["5"]) == [2.0]
+    assert correctness_reward([""], [tokenizer.decode(ids[0])], ["5"]) != [2.0]
+
+
+LONG = [{"role": "user", "content": " ".join(["w3"] * 48)}]
+
+
+def test_a_prompt_too_long_for_the_limit_is_refused_whole():
+    assert len(encode_prompts(ChatTokenizer(), [LONG], max_prompt_length=50)[0]) == 50
+    with pytest.raises(ValueError, match="prompt 1 has 50 tokens, more than max_prompt_length = 20. It is not cut"):
+        encode_prompts(ChatTokenizer(), ["w3", LONG], max_prompt_length=20)
 
 
 @pytest.mark.parametrize(

@@ -189,11 +189,13 @@ def test_on_policy_every_variant_pushes_each_token_with_weight_times_advantage()
     new, _, _, advantages, mask = a_batch()
     for loss_type, level in VARIANTS:
         x = new.clone().requires_grad_()
-        loss, watch = policy_loss(
-            x, None, None, advantages, mask, beta=0.0, loss_type=loss_type, max_completion_length=5
-        )
+        options = dict(loss_type=loss_type, importance_sampling_level=level, max_completion_length=5)
+        loss, watch = policy_loss(x, None, None, advantages, mask, beta=0.0, **options)
         loss.backward()
-        torch.testing.assert_close(x.grad, -watch["weight"] * advantages[:, None], msg=f"{loss_type} {level}")
+        push = watch["weight"] * advantages[:, None]
+        if level == "sequence" and LOSS_TYPES[loss_type][0] in ("clip", "sapo"):
+            push = push.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True) * mask  # through the shared mean
+        torch.testing.assert_close(x.grad, -push, msg=f"{loss_type} {level}")
 
 
 @pytest.mark.parametrize(
@@ -209,6 +211,9 @@ def test_on_policy_every_variant_pushes_each_token_with_weight_times_advantage()
         ({"loss_type": "sapo", "sapo_temperatures": (1.0, 0.0)}, "sapo_temperatures must be a finite number > 0"),
         ({"loss_type": "vespo", "vespo_gammas": ((2.0, 3.0), (3.0, float("nan")))}, "vespo_gammas .* got nan"),
         ({"loss_type": "cispo", "epsilon_high": -1.0}, "epsilon_high must be a finite number >= 0"),
+        ({"loss_type": ["grpo"]}, r"loss_type must be one of .* got \['grpo'\]"),
+        ({"loss_type": "sapo", "sapo_temperatures": (1.0,)}, r"sapo_temperatures must be a pair .* got \(1.0,\)"),
+        ({"loss_type": "vespo", "vespo_gammas": (2.0, 3.0)}, "two pairs"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options, message):
@@ -218,6 +223,30 @@ def test_settings_that_make_no_sense_are_refused(options, message):
     if set(options) <= {field.name for field in fields(GRPOSettings)} and "dr_grpo" not in options.values():
         with pytest.raises(ValueError, match=message):  # a run's settings know it before anything is trained
             GRPOSettings(**options)
+
+
+@pytest.mark.parametrize("options", [{"sapo_temperatures": "hot"}, {"vespo_gammas": "x"}, {"vespo_gammas": (1, 2)}])
+def test_settings_of_another_variant_are_checked_too(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        GRPOSettings(**options)
+
+
+def test_vespo_keeps_its_weight_within_bounds():
+    old, A = torch.zeros(1, 2, dtype=torch.float64), double([1.0])
+    for ratios, log_w in (([-25.0, 22.0], 0.0), ([-30.0, -30.0], math.log(1e-8)), ([15.0, 15.0], 20.0)):
+        new = double([ratios])
+        phi = math.exp(2 * log_w + 3 * (1 - math.exp(log_w)))
+        torch.testing.assert_close(vespo_surrogate(new, old, A, torch.ones(1, 2)), phi * new)
+
+
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
+def test_half_precision_log_probs_are_counted_exactly(loss_type):
+    ones = torch.ones(40, 2001)
+    new = torch.full((40, 2001), -1.0, dtype=torch.float16, requires_grad=True)
+    options = dict(beta=0.0, loss_type=loss_type, max_completion_length=2001)
+    _, watch = policy_loss(new, None, None, torch.ones(40), ones, **options)
+    _, exact = policy_loss(new.float(), None, None, torch.ones(40), ones, **options)
+    torch.testing.assert_close(watch["weight"], exact["weight"])
 
 
 def lengths(prompts, completions, answer):
@@ -245,17 +274,21 @@ def gradient(model):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3"])
 @pytest.mark.parametrize("loss_type", LOSS_TYPES)
-def test_micro_batches_add_up_to_the_whole(name, loss_type):
+@pytest.mark.parametrize("mask_cut", [False, True])
+def test_micro_batches_add_up_to_the_whole(name, loss_type, mask_cut):
     model, rollout = a_rollout(name)
     assert 1 < rollout.completion_mask.sum(dim=1).unique().numel()  # lengths differ
-    settings = GRPOSettings(beta=0.1, loss_type=loss_type, max_completion_length=7)
-    results = []
+    rollout = replace(rollout, truncated=torch.arange(12) % 3 == 0)
+    settings = GRPOSettings(beta=0.1, loss_type=loss_type, max_completion_length=7, mask_truncated_completions=mask_cut)
+    whole, watch = rollout_loss(model, rollout, **settings.loss_options)
+    whole.backward()
+    results = [(whole.item(), gradient(model), watch)]
     for size in (None, 5, 1):
         model.zero_grad()
-        loss, watch = accumulate_gradients(
-            model, rollout, replace(settings, micro_batch_size=size), PhaseClock(torch.device("cpu"))
-        )
+        told = replace(settings, micro_batch_size=size)
+        loss, watch = accumulate_gradients(model, rollout, told, PhaseClock(torch.device("cpu")))
         results.append((loss, gradient(model), watch))
+    torch.testing.assert_close(results.pop(1)[1], results[0][1], rtol=1e-4, atol=1e-5)  # also for bnpo
     for loss, grad, watch in results[1:]:
         if loss_type == "bnpo":  # a mean over the tokens of each part: parts of unequal lengths weigh otherwise
             assert abs(loss - results[0][0]) > 1e-5
@@ -304,6 +337,33 @@ def test_masked_truncated_completions_leave_the_loss_but_not_the_lengths():  # M
     settings = GRPOSettings(beta=0.0, mask_truncated_completions=True)
     record = record_step(1, settings, two, watch, loss.item(), 1.0, 1e-4, {})
     assert (record.completion_length, record.truncated) == (3.0, 0.5)
+
+
+@pytest.mark.parametrize("cut", [(False, True), (True, True)])
+def test_a_record_tells_the_clip_of_the_loss_and_the_kl_of_everything(cut):
+    _, rollout = a_rollout()
+    two = replace(
+        rollout.rows(slice(0, 2)),
+        completion_mask=torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]]),
+        completion_ids=torch.tensor([[5, 1, 0, 0], [5, 6, 7, 8]]),
+        ref_log_probs=torch.full((2, 4), -2.0),
+        truncated=torch.tensor(cut),
+        num_generations=2,
+    )
+    in_loss = two.loss_mask(True)
+    watch = {
+        "log_probs": torch.full((2, 4), -1.0),
+        "ratio": torch.tensor([[1.5, 0.9, 9.0, 9.0], [1.0] * 4]),
+        "clipped": torch.tensor([[True, False, True, True], [False] * 4]),
+    }
+    record = record_step(1, GRPOSettings(mask_truncated_completions=True), two, watch, 0.0, 1.0, 1e-4, {})
+    k3 = math.exp(-1) - (-1) - 1
+    assert math.isclose(record.kl, k3, rel_tol=1e-6) and math.isclose(record.kl_median, k3, rel_tol=1e-6)
+    if in_loss.any():  # row 0 alone: its two tokens
+        assert math.isclose(record.ratio_mean, 1.2, rel_tol=1e-6)
+        assert (record.ratio_max, record.clip_fraction) == (1.5, 0.5)
+    else:
+        assert (record.ratio_mean, record.ratio_max, record.clip_fraction) == (1.0, 1.0, 0.0)
 
 
 def test_settings_carry_every_option_to_the_loss_and_survive_json():

@@ -282,6 +282,8 @@ def test_sweep_draws_what_is_exact_as_a_dotted_line():
     for exact in (0.4, [0.4, 0.4]):
         fig = plots.sweep_figure([1, 2], [[0.1], [0.5]], x_title="rate", y_title="share", exact=exact)
         assert (fig.data[-1].name, fig.data[-1].y, fig.data[-1].line.dash) == ("exact", (0.4, 0.4), "dot")
+    options = dict(x_title="rate", y_title="share", exact=0.4, exact_name="formula")
+    assert plots.sweep_figure([1, 2], [[0.1], [0.5]], **options).data[-1].name == "formula"
     with pytest.raises(ValueError, match=r"exact must have shape \(2,\), got \(3,\)"):
         plots.sweep_figure([1, 2], [[0.1], [0.5]], x_title="rate", y_title="share", exact=[1, 2, 3])
 

@@ -84,15 +84,110 @@ def tags_paid(text):
         case("bold-digits", "𝟕𝟐", "72"),
         case("fraction", "1/2", "0.5"),
         case("fraction-latex", "-\\frac{1}{2}", "-0.5"),
+        case("fraction-latex-short", "\\frac12", "0.5"),
+        case("fraction-latex-half-short", "\\dfrac1{20}", "0.05"),
+        case("fraction-above-1", "5/4", "1.25"),
+        case("equals", "= 7", "7"),
+        case("equals-in-maths", "$= 7$", "7"),
+        case("colon", "7:", "7"),
+        case("zero-width-space", "\u200b7\u200b", "7"),
+        case("zero-width-inside-bold", "**\u200b7**", "7"),
+        case("byte-order-mark", "\ufeff7", "7"),
+        case("exclamation-after-a-word", "7 apples!", "7"),
+        case("unit-thin-space", "7\\,\\text{cm}", "7"),
+        case("unit-circle", "45^\\circ", "45"),
     ],
 )
 def test_parse_number_reads(text, value):
     assert parse_number(text) == Fraction(Decimal(value))
 
 
+WRAPPED = r"""\boxed{#}|$#$|$$#$$|\(#\)|\[#\]|*#*|**#**|***#***|_#_|__#__|`#`|```
+#
+```|"#"|'#'|“#”|‘#’|$\boxed{#}$|**`#`**""".split("|")
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+def test_every_wrapper_is_taken_off_and_obeys_the_one_unit_rule(wrapped):
+    for text in ("#", "# apples", "#.", "**#**", "-#", "#%", "\\text{ # }"):
+        inside = wrapped.replace("#", text.replace("#", "7"))
+        assert parse_number(inside) == (-7 if "-" in text else 7), inside
+    plain = wrapped.replace("#", "7")
+    for after in (" apples", "%", " cm^2", " km/h", " sq. ft.", "."):
+        assert parse_number(plain + after) == 7, plain + after
+    for after in ("8", " 8", ".5", "^2", "²", "/8", "!", " or 8", " eight", "k", " wrong", "-8", "e3", " red apples"):
+        assert parse_number(plain + after) is None, plain + after
+    for text in (f"{plain} or {plain}", f"{plain}{plain}", f"{plain}*8*", wrapped.replace("#", "7 or 8")):
+        assert parse_number(text) is None, text
+    never_closed = wrapped.partition("#")[0] + "7"
+    assert parse_number(never_closed) == (7 if never_closed == "$7" else None)
+    assert parse_number(wrapped.replace("#", "")) is None
+
+
+@pytest.mark.parametrize(
+    "unit",
+    "apples|km/h|km / h|km/hour|cm^2|cm²|cm^{3}|m/s^2|sq. ft.|square meters|cubic feet|a.m.|U.S.|percent|°C"
+    "|%|€|€ per kg|apples per day|per day|个|元|円|개|tents|tennis|forks|milligrams|miles|cents|seconds|lilies"
+    "|ninjas|onions|m|h|g".split("|"),
+)
+def test_one_unit_may_follow(unit):
+    assert parse_number(f"7 {unit}") == 7
+
+
+def test_what_a_price_is_per_may_follow_it_directly():
+    assert parse_number("$7/hour") == parse_number("$7 per hour") == 7
+    assert parse_number("7/hour") is None
+
+
+@pytest.mark.parametrize(
+    "after",
+    "eight nine ten|point five|comma five|/eight|/x|per eight|sieben acht|feet four|six|thirteen|forty|twentieth|ninety"
+    "|tenth|fourth|hundredth|thirds|halves|dozen|mil|Mio|Mio.|Mrd|millones|millions|Trillionen|Milliarden|Hundert"
+    "|万|万円|百|七|半|만|만원|½|π|𝑥|х|x|x^2|pi^2|wrong|is wrong|negative|probably|supposedly|possibly|ish|either eight"
+    "|vs eight|times two|doubled|tripled|squared|unless wrong|minus|not|/| /|//eight|// eight|/hour|..|...|…|!| !|!!"
+    "|EIGHT|Eight|𝐞𝐢𝐠𝐡𝐭|e-i-g-h-t|°C °F|% %".split("|"),
+)
+def test_what_counts_hedges_or_denies_is_no_unit(after):
+    assert parse_number(f"7{after}") is None
+    assert parse_number(f"7 {after}") is None
+
+
+def test_what_the_unit_rule_gets_wrong_is_known():  # the table says so: the gap, and its price
+    for paid in ("7 kidding", "7 acht", "7 xy", "7 apples/oranges"):
+        assert parse_number(paid) == 7, paid
+    for refused in (
+        "7 just kidding",
+        "180 red apples",
+        "5 apples left",
+        "1 family",
+        "7 T-shirts",
+        "7 (seven)",
+        "5 Ω",
+        "7!",
+    ):
+        assert parse_number(refused) is None, refused
+
+
+@given(top=st.integers(0, 10**6), bottom=st.integers(0, 10**4))
+@settings(max_examples=200, deadline=None)
+def test_a_fraction_is_read_in_lowest_terms_only(top, bottom):  # 490/70 leaves the division to the reader
+    lowest = bottom > 1 and Fraction(top, bottom).denominator == bottom
+    for text in (f"{top}/{bottom}", f"\\frac{{{top}}}{{{bottom}}}", f"$\\dfrac{{{top}}}{{{bottom}}}$ apples"):
+        assert parse_number(text) == (Fraction(top, bottom) if lowest else None)
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        case("copied-division", "490/70"),
+        case("decimal-over", "1.5/2"),
+        case("latex-half-then-3", "\\frac{1}{2}3"),
+        case("latex-short-then-3", "\\frac123"),
+        case("latex-short-mixed", "2\\frac12"),
+        case("two-equals", "== 7"),
+        case("not-equal", "!= 7"),
+        case("zero-width-between", "1\u200b2"),
+        case("unseen-only", "\u200b\ufeff"),
         case("R29-or", "7 or 8"),
         case("R29-or-word", "7 or eight"),
         case("R29-about", "about 7"),
@@ -168,6 +263,8 @@ def test_parse_number_never_guesses(text):
         case("power", "2^10", None),
         case("square", "10²", None),
         case("mixed", "in all 1 1/2", None),
+        case("copied-division", "so 490/70", None),
+        case("latex-then-digit", "\\frac{1}{2}3", None),
         case("none", "no number here", None),
     ],
 )
@@ -216,6 +313,10 @@ HOSTILE = [
     "x1.5" * 50_000,
     "1 1/1" * 40_000,
     "\\frac{1" * 30_000,
+    "\\frac1" * 30_000,
+    "\\, \\;" * 30_000,
+    '"`*_' * 30_000,
+    "7" + "\u200b" * 10**6 + "?",
     "<answer>" * 125_000,
     "<answer></answer>" * 12_000,
     "<answer>" + "9" * 10**6 + "</answer>",

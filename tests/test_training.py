@@ -14,6 +14,7 @@ from tiny_models import CountingTokenizer, tiny_model
 from transformers import OPTConfig, OPTForCausalLM
 
 from grpo_lib.checkpoints import latest_checkpoint
+from grpo_lib.grpo import score_rollout
 from grpo_lib.training import GRPORun, GRPOSettings, train_with_grpo
 
 TOKENIZER = CountingTokenizer()
@@ -129,6 +130,15 @@ def test_ratio_moves_only_where_a_rollout_is_used_again(updates):
     else:
         assert all(abs(r.ratio_max - 1) > 1e-3 for r in records)
         assert any(r.clip_fraction > 0 for r in records)
+
+
+def test_the_newest_rollout_can_be_inspected_with_its_true_ratios():
+    run = start(updates_per_rollout=3, learning_rate=1e-3)
+    next(run)
+    record = next(run)
+    now = score_rollout(run.model, run.rollout)
+    ratio = (now - run.rollout.old_log_probs).exp()[run.rollout.completion_mask.bool()]
+    assert 1 < record.ratio_max and 1 < ratio.max()  # after the last update a little further than in it
 
 
 @pytest.mark.parametrize("size", [1, 5, 12])
