@@ -37,6 +37,8 @@ _NAMES = {
     "train_with_grpo": "training",
     "load_tiny_policy": "models",
     "load_hub_model": "models",
+    "load_policy": "policies",
+    "estimate_memory": "memory_estimate",
     "load_addition": "tasks",
     "addition_reward": "tasks",
     "load_gsm8k": "tasks",

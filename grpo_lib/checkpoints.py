@@ -2,8 +2,8 @@
 
 A checkpoint is a folder `step-000123` holding
 
-    policy.safetensors       the weights being trained
-    reference.safetensors    the frozen reference (absent where the run keeps none)
+    policy.safetensors       the weights being trained: of a model with an adapter, the adapter alone
+    reference.safetensors    the frozen reference (absent where the run keeps none), see `grpo_lib.reference`
     optimizer.safetensors    Adam's moments and step counts
     rng.safetensors          the run's own random streams
     state.json               step, position in the data, settings, history, Python's and numpy's streams
@@ -24,7 +24,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, load_model, save_file, save_model
 
-__all__ = ["holds_reference", "latest_checkpoint", "load_checkpoint", "save_checkpoint"]
+from grpo_lib.adapters import has_adapter, trained_tensors
+from grpo_lib.reference import AdapterReference
+
+__all__ = ["holds_reference", "latest_checkpoint", "list_checkpoints", "load_checkpoint", "save_checkpoint"]
 
 
 def latest_checkpoint(folder):
@@ -33,10 +36,21 @@ def latest_checkpoint(folder):
     >>> latest_checkpoint("/a/folder/that/is/not/there") is None
     True
     """
-    found = [
-        p for p in Path(folder).glob("step-*") if re.fullmatch(r"step-\d+", p.name) and (p / "state.json").is_file()
+    return next(reversed(list_checkpoints(folder)), None)
+
+
+def list_checkpoints(folder):
+    """List the complete checkpoints of a folder, in the order of their steps.
+
+    >>> list_checkpoints("/a/folder/that/is/not/there")
+    []
+    """
+    complete = [
+        path
+        for path in Path(folder).glob("step-*")
+        if re.fullmatch(r"step-\d+", path.name) and (path / "state.json").is_file()
     ]
-    return max(found, key=lambda p: int(p.name[5:]), default=None)
+    return sorted(complete, key=lambda path: int(path.name[5:]))
 
 
 def save_checkpoint(folder, step, *, model, reference, optimizer, rng, state):
@@ -56,9 +70,9 @@ def save_checkpoint(folder, step, *, model, reference, optimizer, rng, state):
     target, old = folder / f"step-{step:06d}", None
     draft = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
     try:
-        save_model(model, str(draft / "policy.safetensors"))
+        _save_weights(model, draft / "policy.safetensors")
         if reference is not None:
-            save_model(reference, str(draft / "reference.safetensors"))
+            _save_weights(reference, draft / "reference.safetensors")
         tensors, rest = _split(optimizer.state_dict())
         save_file(tensors, draft / "optimizer.safetensors")
         save_file(rng, draft / "rng.safetensors")
@@ -106,9 +120,9 @@ def load_checkpoint(path, *, model, reference, optimizer):
         optimizer.load_state_dict(_join(load_file(path / "optimizer.safetensors"), state.pop("optimizer")))
     except ValueError as error:
         raise ValueError(f"{path}: the optimizer's state belongs to other trainable parameters ({error})") from error
-    load_model(model, str(path / "policy.safetensors"))
+    _load_weights(model, path / "policy.safetensors")
     if reference is not None:
-        load_model(reference, str(path / "reference.safetensors"))
+        _load_weights(reference, path / "reference.safetensors")
     version, internal, gauss = state.pop("python_rng")
     random.setstate((version, tuple(internal), gauss))
     name, keys, *rest = state.pop("numpy_rng")
@@ -130,6 +144,32 @@ def _read_whole(path, also):
         except Exception as error:
             raise ValueError(f"{path / name} is damaged ({error}): take up an earlier checkpoint") from error
     return state
+
+
+def _save_weights(module, path):
+    if isinstance(module, AdapterReference):
+        save_file(module.frozen or {}, path)
+    elif has_adapter(module):
+        save_file({name: tensor.detach().contiguous() for name, tensor in trained_tensors(module).items()}, path)
+    else:
+        save_model(module, str(path))
+
+
+def _load_weights(module, path):
+    if isinstance(module, AdapterReference):
+        device = next(module.policy.parameters()).device
+        module.frozen = load_file(path, device=str(device)) or None
+    elif has_adapter(module):
+        saved, own = load_file(path), trained_tensors(module)
+        if {n: t.shape for n, t in saved.items()} != {n: t.shape for n, t in own.items()}:
+            raise RuntimeError(
+                f"{path} holds another adapter than the model's: load the model as the run that saved did"
+            )
+        with torch.no_grad():
+            for name, tensor in saved.items():
+                own[name].copy_(tensor)
+    else:
+        load_model(module, str(path))
 
 
 def _as_number(value):

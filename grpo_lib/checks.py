@@ -15,6 +15,7 @@ from grpo_lib.bandit_checks import (
     check_leave_one_out,
     check_zero_variance_share,
 )
+from grpo_lib.evaluation_checks import check_mcnemar, check_pairings, check_pass_at_k, check_wilson_interval
 from grpo_lib.logprob_checks import check_perplexity, check_position_ids
 from grpo_lib.loss_checks import (
     check_clip_fraction,
@@ -60,6 +61,9 @@ __all__ = [
     "check_largest_rate",
     "check_leave_one_out",
     "check_loss_mask",
+    "check_mcnemar",
+    "check_pairings",
+    "check_pass_at_k",
     "check_perplexity",
     "check_position_ids",
     "check_ratio_and_k3",
@@ -72,5 +76,6 @@ __all__ = [
     "check_token_weights",
     "check_top_k_log_probs",
     "check_truncated",
+    "check_wilson_interval",
     "check_zero_variance_share",
 ]

@@ -3,15 +3,14 @@
 import math
 from dataclasses import dataclass
 
-from scipy.stats import binomtest
-
 from grpo_lib._arguments import check_count, check_number
 from grpo_lib.generation import completion_texts, generate_completions
+from grpo_lib.intervals import wilson_interval
 from grpo_lib.reward_checks import score_completions
 from grpo_lib.rollout import sample_columns, wrap_completions
 from grpo_lib.streams import RandomStreams
 
-__all__ = ["Accuracy", "evaluate_accuracy"]
+__all__ = ["Accuracy", "answer_and_judge", "evaluate_accuracy"]
 
 
 @dataclass(frozen=True)
@@ -68,23 +67,60 @@ def evaluate_accuracy(
     >>> evaluate_accuracy(model, tokenizer, load_addition("test")[:20], addition_reward, temperature=0).total
     20
     """
+    texts, rewards = answer_and_judge(
+        model,
+        tokenizer,
+        samples,
+        {"reward": reward_function},
+        temperature=temperature,
+        max_completion_length=max_completion_length,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    rewards = rewards["reward"]
+    right_from = _threshold(rewards, threshold)
+    correct = sum(reward >= right_from for reward in rewards)
+    low, high = wilson_interval(correct, len(samples))
+    return Accuracy(correct, len(samples), low, high, texts)
+
+
+def answer_and_judge(
+    model, tokenizer, samples, judges, *, num_samples=1, temperature, max_completion_length, batch_size, seed
+):
+    """Let a model answer each problem `num_samples` times, and let every judge look at the same answers.
+
+    Args:
+        judges: a dict from a name to a reward function. The rest: as in `evaluate_accuracy`.
+    Returns:
+        (texts, rewards): N * num_samples texts, those of one problem in a row; a dict from each name to as many floats.
+    Raises:
+        ValueError: on no problem, or rewards that do not fit.
+
+    >>> from grpo_lib import addition_reward, load_addition, load_tiny_policy
+    >>> options = dict(temperature=1.0, max_completion_length=24, batch_size=8, seed=0)
+    >>> judges = {"strict": addition_reward}
+    >>> samples = load_addition("test")[:5]
+    >>> texts, rewards = answer_and_judge(*load_tiny_policy(), samples, judges, num_samples=3, **options)
+    >>> len(texts), len(rewards["strict"])
+    (15, 15)
+    """
+    check_count("num_samples", num_samples, 1)
     check_count("batch_size", batch_size, 1)
     columns = sample_columns(samples)
-    texts, rewards = [], []
+    texts, rewards = [], {name: [] for name in judges}
     with RandomStreams(next(model.parameters()).device, seed).borrowed():
         for start in range(0, len(samples), batch_size):
-            batch = {name: column[start : start + batch_size] for name, column in columns.items()}
+            cut = slice(start, start + batch_size)
+            batch = {name: [v for v in column[cut] for _ in range(num_samples)] for name, column in columns.items()}
             prompts = batch.pop("prompt")
             _, _, ids, mask = generate_completions(
-                model, tokenizer, prompts, 1, max_completion_length, temperature=temperature
+                model, tokenizer, columns["prompt"][cut], num_samples, max_completion_length, temperature=temperature
             )
             new = completion_texts(tokenizer, ids, mask)
             texts += new
-            rewards += score_completions(reward_function, prompts, wrap_completions(prompts, new), **batch)
-    right_from = _threshold(rewards, threshold)
-    correct = sum(reward >= right_from for reward in rewards)
-    interval = binomtest(correct, len(samples)).proportion_ci(0.95, method="wilson")
-    return Accuracy(correct, len(samples), float(interval.low), float(interval.high), texts)
+            for name, judge in judges.items():
+                rewards[name] += score_completions(judge, prompts, wrap_completions(prompts, new), **batch)
+    return texts, rewards
 
 
 def _threshold(rewards, threshold):

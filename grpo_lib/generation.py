@@ -90,6 +90,7 @@ def generate_completions(
         prompts are padded on the left, completions on the right.
     Raises:
         ValueError: on no prompt, an empty prompt, one that is too long, or settings out of range.
+        FloatingPointError: if the model's logits are not finite.
 
     >>> from grpo_lib import load_tiny_policy
     >>> model, tokenizer = load_tiny_policy()
@@ -106,7 +107,7 @@ def generate_completions(
     prompt_ids, prompt_mask = _pad_left(ids, pad_id, next(model.parameters()).device)
     prompt_ids = prompt_ids.repeat_interleave(num_generations, dim=0)  # (B, L)
     prompt_mask = prompt_mask.repeat_interleave(num_generations, dim=0)
-    with torch.no_grad(), evaluation_mode(model), _generation_config(model, config):
+    with torch.no_grad(), evaluation_mode(model), _generation_config(model, config), _named_nan():
         output = model.generate(input_ids=prompt_ids, attention_mask=prompt_mask, generation_config=config)
     completion_ids = output[:, prompt_ids.shape[1] :]  # (B, T)
     return prompt_ids, prompt_mask, completion_ids, create_completion_mask(completion_ids, stop_ids or None)
@@ -201,3 +202,17 @@ def _generation_config(model, config):
         yield
     finally:
         model.generation_config = before
+
+
+@contextmanager
+def _named_nan():
+    """torch refuses to draw from probabilities that are not numbers; say what that means here."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "probability tensor contains" not in str(error):
+            raise
+        raise FloatingPointError(
+            "the model's logits are not finite (NaN or infinite), so no token can be drawn. A learning rate too high, "
+            "or float16 without room for the model's activations, does this: take up the last checkpoint"
+        ) from error

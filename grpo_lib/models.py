@@ -13,7 +13,7 @@ from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
-__all__ = ["build_tiny_tokenizer", "load_hub_model", "load_tiny_policy", "tiny_config"]
+__all__ = ["build_tiny_tokenizer", "load_hub_model", "load_tiny_policy", "no_progress_bar", "tiny_config"]
 
 PAD, IM_START, IM_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 ROLES = ("user", "assistant", "system")
@@ -111,14 +111,14 @@ def load_tiny_policy(device="cpu"):
                 "install the package again, or rebuild it: python -m grpo_lib.pretrain --out FOLDER"
             )
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-        with _no_progress_bar():
+        with no_progress_bar():
             model = Qwen3ForCausalLM.from_pretrained(folder, use_safetensors=True, dtype=torch.float32)
     return model.to(device).eval(), tokenizer
 
 
 @contextmanager
-def _no_progress_bar():
-    """0.4 MB need no progress bar, and its timings would change a notebook's saved output at every run."""
+def no_progress_bar():
+    """Load without a progress bar: its timings would change a notebook's saved output at every run."""
     was_on = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["evaluation_mode", "recomputes_with_dropout"]
+__all__ = ["enable_checkpointing", "evaluation_mode", "recomputes_with_dropout"]
 
 
 @contextmanager
@@ -16,9 +16,10 @@ def evaluation_mode(model, *, keep_checkpointing=False):
 
     Args:
         model: any `torch.nn.Module`.
-        keep_checkpointing: transformers recomputes activations only in modules that are in training mode; True leaves
-            that one flag on for the modules which checkpoint (their own dropout rates are 0 meanwhile). The backward
-            pass must then lie inside the block too: it runs these modules again.
+        keep_checkpointing: transformers recomputes activations only in modules that are in training mode, and
+            `from_pretrained` returns a model that is not: there `gradient_checkpointing_enable()` is silently without
+            effect. True sets that one flag for the modules which checkpoint (their own dropout rates are 0 meanwhile).
+            The backward pass must then lie inside the block too: it runs these modules again.
 
     >>> layer = torch.nn.Sequential(torch.nn.Dropout(0.5)).train()
     >>> with evaluation_mode(layer):
@@ -32,8 +33,8 @@ def evaluation_mode(model, *, keep_checkpointing=False):
     model.eval()
     try:
         if keep_checkpointing:
-            for module, training in before:
-                if training and getattr(module, "gradient_checkpointing", False):
+            for module, _ in before:
+                if getattr(module, "gradient_checkpointing", False):
                     module.training = True  # this flag alone: the modules inside stay in eval mode
                     rates += [(module, name, rate) for name, rate in _dropout_rates(module)]
             for module, name, _ in rates:
@@ -44,6 +45,27 @@ def evaluation_mode(model, *, keep_checkpointing=False):
             setattr(module, name, rate)
         for module, training in before:
             module.training = training
+
+
+def enable_checkpointing(model, **options):
+    """Let a model of transformers keep only each layer's input for the backward pass, and compute the rest again.
+
+    About a fifth of the activations stay, for a third more time in the update. Sampling and its cache are untouched:
+    they run in `evaluation_mode`, where nothing is checkpointed.
+
+    Source: Chen et al. 2016 (arXiv:1604.06174), as `torch.utils.checkpoint` does it.
+
+    Args:
+        model: changed in place; also one with an adapter. **options: of `torch.utils.checkpoint.checkpoint`.
+    Returns:
+        the model.
+    Raises:
+        ValueError: if this kind of model cannot do it.
+    """
+    name = "activation_checkpointing_enable"  # older releases of transformers have the other name
+    enable = getattr(model, name) if hasattr(model, name) else model.gradient_checkpointing_enable
+    enable({"use_reentrant": False, **options})
+    return model
 
 
 def recomputes_with_dropout(model):

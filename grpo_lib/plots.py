@@ -12,6 +12,7 @@ import numpy as np
 
 from grpo_lib.bandit_plots import bandit_figure, bandit_step_figure, compare_figure
 from grpo_lib.clip_plots import clip_figure, updates_figure
+from grpo_lib.evaluation_plots import interval_figure, paired_table_figure, power_figure
 from grpo_lib.kl_plots import kl_curves_figure, kl_gradient_figure, kl_trace_figure, kl_value_figure
 from grpo_lib.logprob_plots import alignment_figure, log_prob_error_figure, memory_bars
 from grpo_lib.mask_plots import mask_figure, role_figure
@@ -37,6 +38,7 @@ __all__ = [
     "difficulty_figure",
     "distance_figure",
     "frequencies_figure",
+    "interval_figure",
     "kl_curves_figure",
     "kl_gradient_figure",
     "kl_trace_figure",
@@ -45,6 +47,8 @@ __all__ = [
     "log_prob_error_figure",
     "mask_figure",
     "memory_bars",
+    "paired_table_figure",
+    "power_figure",
     "proxy_figure",
     "push_curves_figure",
     "resting_point_figure",

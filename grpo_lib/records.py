@@ -7,6 +7,8 @@ import torch
 from grpo_lib._arguments import check_choice, check_count, check_number, check_pair
 from grpo_lib.advantages import BASELINES, SCALES, zero_variance_groups
 from grpo_lib.losses import LEVELS, LOSS_TYPES, kl_estimate, masked_mean, policy_loss
+from grpo_lib.precision import AUTOCASTS
+from grpo_lib.schedule import SCHEDULES
 from grpo_lib.surrogates import check_gammas
 
 __all__ = ["GRPOSettings", "StepRecord", "record_step"]
@@ -29,10 +31,11 @@ LOSS_OPTIONS = (
 
 @dataclass(frozen=True)
 class GRPOSettings:
-    """The settings of a run; every one of them may be changed between two steps (`GRPORun.change`).
+    """The settings of a run; every one of them but autocast may be changed between two steps (`GRPORun.change`).
 
     batch_size: prompts a step (so batch_size * num_generations completions). num_generations: G >= 2.
-    max_completion_length: T at most. beta: weight of the KL term. learning_rate: of AdamW; warmup_steps: linear.
+    max_completion_length: T at most. beta: weight of the KL term. learning_rate: of AdamW.
+    warmup_steps, schedule, schedule_steps: see `learning_rate_factor`; schedule_steps is the run's length.
     ref_sync_every: None keeps the reference frozen; n copies the policy into it after every n-th step. With 1 the KL
     and its gradient are 0 at every step, and beta does nothing.
     updates_per_rollout: optimizer steps on one rollout. epsilon, epsilon_high: clip range of the ratio.
@@ -42,6 +45,7 @@ class GRPOSettings:
     max_grad_norm: gradients are scaled down to this norm; None leaves them.
     micro_batch_size: completions per forward and backward pass (gradients are accumulated); None takes all at once.
     track_kl: measure the KL to the frozen start also while beta is 0.
+    autocast: run the model's matrix products in "bfloat16" or "float16" (with scaled losses); None leaves them alone.
     max_prompt_length: longer prompts are refused. weight_decay: of AdamW. seed: of order and samples.
 
     >>> GRPOSettings(num_generations=1)
@@ -55,6 +59,8 @@ class GRPOSettings:
     beta: float = 0.1
     learning_rate: float = 5e-6
     warmup_steps: int = 0
+    schedule: str = "constant"
+    schedule_steps: int | None = None
     ref_sync_every: int | None = None
     updates_per_rollout: int = 1
     epsilon: float = 0.2
@@ -72,6 +78,7 @@ class GRPOSettings:
     max_grad_norm: float | None = 0.1
     micro_batch_size: int | None = None
     track_kl: bool = False
+    autocast: str | None = None
     max_prompt_length: int | None = None
     weight_decay: float = 0.0
     seed: int = 0
@@ -84,7 +91,7 @@ class GRPOSettings:
         least = {"batch_size": 1, "num_generations": 2, "max_completion_length": 1, "updates_per_rollout": 1}
         for name, low in {**least, "warmup_steps": 0, "seed": 0}.items():
             self._convert(check_count, name, low, why=why.get(name, ""))
-        for name in ("ref_sync_every", "micro_batch_size", "max_prompt_length"):
+        for name in ("ref_sync_every", "micro_batch_size", "max_prompt_length", "schedule_steps"):
             if getattr(self, name) is not None:
                 self._convert(check_count, name, 1, why=", or None")
         for name in ("beta", "learning_rate", "weight_decay", "epsilon"):
@@ -96,8 +103,10 @@ class GRPOSettings:
             if getattr(self, name) is not None:
                 self._convert(check_number, name, 0, inclusive=inclusive, why=", or None")
         choices = {"scale": SCALES, "baseline": BASELINES, "loss_type": LOSS_TYPES, "importance_sampling_level": LEVELS}
-        for name, known in choices.items():
+        for name, known in {**choices, "schedule": SCHEDULES, "autocast": AUTOCASTS}.items():
             check_choice(name, getattr(self, name), known)
+        if self.schedule != "constant" and self.schedule_steps is None:
+            raise ValueError(f"schedule = {self.schedule!r} needs schedule_steps, the number of steps of the whole run")
         for name in ("bias_correction_kl", "mask_truncated_completions", "track_kl"):
             check_choice(name, getattr(self, name), (False, True))
         self._check_loss_options()

@@ -9,10 +9,10 @@ differ in what is paid and in nothing else. The true reward is `addition_reward`
 
 import itertools
 import json
-import statistics
 from functools import lru_cache
 from importlib import resources
 
+from grpo_lib.intervals import mean_interval
 from grpo_lib.reward_checks import check_batch
 from grpo_lib.stored_runs import BASE, store_runs
 from grpo_lib.tasks import addition_reward, has_reasoning, load_addition
@@ -113,32 +113,6 @@ def load_reward_runs(arm):
         steps = [{"step": i, **dict(zip(stored["columns"], row, strict=True))} for i, row in enumerate(rows, start=1)]
         runs.append({**{key: stored[key] for key in ("seed", "held_out", "texts")}, "steps": steps})
     return runs
-
-
-def mean_interval(values):
-    """Return the mean over S seeds and its 95 % t-interval: what another set of seeds would have given, give or take.
-
-        mean ± t(0.975, S - 1) * s / sqrt(S)                # s: the sample standard deviation
-
-    Source: Student 1908, Biometrika 6, 1-25 (doi.org/10.1093/biomet/6.1.1).
-
-    Args:
-        values: S >= 2 numbers, one a seed.
-    Returns:
-        (mean, low, high); low and high are not held inside a share's 0 to 1.
-    Raises:
-        ValueError: on fewer than two values: one run has no spread.
-
-    >>> [round(number, 3) for number in mean_interval([0.90, 0.92, 0.94])]
-    [0.92, 0.87, 0.97]
-    """
-    if len(values) < 2:
-        raise ValueError(f"an interval over seeds needs at least 2 values, got {len(values)}")
-    from scipy.stats import t
-
-    mean = statistics.fmean(values)
-    half = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
-    return mean, mean - half, mean + half
 
 
 def run_arm(reward_function, seed, num_steps=NUM_STEPS, eval_every=EVAL_EVERY):

@@ -6,18 +6,21 @@ for record in itertools.islice(run, 150):
     run.change(learning_rate=3e-5)            # acts from the next step on
 """
 
-import copy
 import functools
 import warnings
 from dataclasses import asdict, replace
 
 import torch
 
+from grpo_lib.adapters import trainable_parameters
 from grpo_lib.checkpoints import holds_reference, load_checkpoint, save_checkpoint
 from grpo_lib.clock import PhaseClock
+from grpo_lib.precision import loss_scaler, mixed_precision
 from grpo_lib.records import GRPOSettings, StepRecord, record_step
+from grpo_lib.reference import make_reference, sync_reference
 from grpo_lib.rewards import combined_reward
 from grpo_lib.rollout import collect_rollout, sample_columns, score_rollout
+from grpo_lib.schedule import learning_rate_factor
 from grpo_lib.streams import RandomStreams
 from grpo_lib.update import update_policy
 
@@ -55,13 +58,24 @@ class GRPORun:
         self.settings = settings or GRPOSettings()
         self.reward_function = reward_function
         sample_columns(train_data)  # every row is looked at now, not when its turn comes
-        self._parameters = _trainable_parameters(model)
-        self.reference = self._frozen_copy() if self.settings.needs_reference else None
+        parameters = trainable_parameters(model)
+        self.device = parameters[0].device
+        self.reference = make_reference(model, self.settings.autocast) if self.settings.needs_reference else None
         self.optimizer = torch.optim.AdamW(
-            self._parameters, lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
+            parameters,
+            lr=self.settings.learning_rate,
+            weight_decay=self.settings.weight_decay,
+            fused=True if self.device.type == "cuda" else None,  # the default there makes a copy of all gradients
         )
-        self.streams = RandomStreams(self._parameters[0].device, self.settings.seed)
+        self.scaler = loss_scaler(self.device, self.settings.autocast)
+        self.streams = RandomStreams(self.device, self.settings.seed)
         self.history, self.rollout, self._prompts_seen, self._warned = [], None, 0, set()
+        if len(train_data) < self.settings.batch_size:
+            self._warn(
+                "small",
+                f"train_data holds {len(train_data)} sample(s) and batch_size is {self.settings.batch_size}: "
+                "prompts repeat within a step; lower batch_size, or bring more data",
+            )
 
     def __iter__(self):
         return self
@@ -73,27 +87,34 @@ class GRPORun:
             FloatingPointError: if the loss or its gradient is not finite, before the optimizer step.
             RuntimeError: naming the reward function and the row, if it fails; the step then counts as not taken.
         """
-        clock = PhaseClock(self._parameters[0].device)
+        clock = PhaseClock(self.device)
         rollout = self._roll_out(clock)
         rate = self._learning_rate()
-        loss, grad_norm, watch = update_policy(self.model, self.optimizer, rollout, self.settings, rate, clock)
+        loss, grad_norm, watch = update_policy(
+            self.model, self.optimizer, rollout, self.settings, rate, clock, self.scaler
+        )
         step, every = len(self.history) + 1, self.settings.ref_sync_every
         if every and self.reference is not None and step % every == 0:
-            self.reference.load_state_dict(self.model.state_dict())
+            sync_reference(self.reference, self.model)
         record = record_step(step, self.settings, rollout, watch, loss, grad_norm, rate, dict(clock.seconds))
         self.rollout = replace(rollout, old_log_probs=watch["log_probs"])
         self.history.append(record)
-        self._warn_if_all_cut(record)
+        self._warn_of_what_teaches_nothing(record)
         return record
 
     def change(self, **settings):
         """Change settings from the next step on: `run.change(beta=0.5, learning_rate=3e-5)`.
 
         Raises:
-            TypeError: on an unknown name. ValueError: on a value out of range, or on a beta above 0 in a run that
-            kept no reference.
+            TypeError: on an unknown name. ValueError: on a value out of range, on a beta above 0 in a run that kept no
+            reference, or on another autocast than the run was started with.
         """
         new = replace(self.settings, **settings)
+        if new.autocast != self.settings.autocast:
+            raise ValueError(
+                f"autocast is {self.settings.autocast!r} in this run and cannot become {new.autocast!r}: the frozen "
+                "reference is stored for it; start a run with the other one"
+            )
         if new.needs_reference and self.reference is None:
             raise ValueError(
                 f"beta = {new.beta} with track_kl = {new.track_kl} needs the frozen start, which this run did not "
@@ -107,6 +128,7 @@ class GRPORun:
         """Write the checkpoint `folder/step-…` and return its path (see `grpo_lib.checkpoints`)."""
         state = {
             "prompts_seen": self._prompts_seen,
+            "scaler": self.scaler.state_dict(),
             "settings": asdict(self.settings),
             "history": [asdict(record) for record in self.history],
         }
@@ -123,15 +145,18 @@ class GRPORun:
     def load(self, path):
         """Take up the run saved at `path`: weights, reference, optimizer, settings, history, random streams."""
         if self.reference is None and holds_reference(path):
-            self.reference = self._frozen_copy()
+            self.reference = make_reference(self.model, self.settings.autocast)
         state, states = load_checkpoint(path, model=self.model, reference=self.reference, optimizer=self.optimizer)
         self.streams.states.update({name: states[name] for name in self.streams.states if name in states})
-        self.settings = GRPOSettings(**state["settings"])
+        self.settings = replace(GRPOSettings(**state["settings"]), autocast=self.settings.autocast)
+        if state.get("scaler") and self.scaler.is_enabled():
+            self.scaler.load_state_dict(state["scaler"])
         self.history = [StepRecord(**record) for record in state["history"]]
         self._prompts_seen, self.rollout = state["prompts_seen"], None
 
-    def _frozen_copy(self):
-        return copy.deepcopy(self.model).eval().requires_grad_(False)
+    def precision(self):
+        """The context that the run's forward passes run in: `with run.precision(): evaluate(run.model, …)`."""
+        return mixed_precision(self.device, self.settings.autocast)
 
     def _roll_out(self, clock):
         settings = self.settings
@@ -140,7 +165,7 @@ class GRPORun:
             self.train_data[_order(size, settings.seed, i // size)[i % size]]
             for i in range(first, first + settings.batch_size)
         ]
-        with self.streams.borrowed(), clock("generate"):
+        with self.streams.borrowed(), clock("generate"), self.precision():
             rollout = collect_rollout(
                 self.model,
                 self.tokenizer,
@@ -154,46 +179,39 @@ class GRPORun:
                 max_prompt_length=settings.max_prompt_length,
             )
         if settings.needs_reference:
-            with clock("reference"):
+            with clock("reference"), self.precision():
                 ref = score_rollout(self.reference, rollout, chunk_size=settings.micro_batch_size)
             rollout = replace(rollout, ref_log_probs=ref)
         self._prompts_seen += settings.batch_size  # not before: a step that failed is taken again with these prompts
         return rollout
 
     def _learning_rate(self):
-        """Linear warm-up over w steps (factor 1/w at the first, 1 at the last), then constant."""
-        warmup = self.settings.warmup_steps
-        return self.settings.learning_rate * (min(1.0, (len(self.history) + 1) / warmup) if warmup else 1.0)
+        s = self.settings
+        factor = learning_rate_factor(s.schedule, len(self.history) + 1, s.warmup_steps, s.schedule_steps)
+        return s.learning_rate * factor
 
-    def _warn_if_all_cut(self, record):
-        if record.truncated == 1.0 and "cut" not in self._warned:
-            self._warned.add("cut")
-            warnings.warn(
+    def _warn_of_what_teaches_nothing(self, record):
+        if record.truncated == 1.0:
+            self._warn(
+                "cut",
                 f"step {record.step}: every completion was cut at max_completion_length = "
                 f"{self.settings.max_completion_length}; if rewards stay flat, raise it",
-                stacklevel=3,
             )
+        if record.step == 1 and self.rollout.rewards.unique().numel() == 1:
+            self._warn(
+                "equal",
+                f"step 1: all {len(self.rollout)} rewards are {record.reward_mean:g}, so there is nothing to compare "
+                "and nothing is learned. If that stays so, look at record.samples: the task may be too hard or too "
+                "easy for this model, or the reward may not read what it writes",
+            )
+
+    def _warn(self, what, text):
+        if what not in self._warned:
+            self._warned.add(what)
+            warnings.warn(text, stacklevel=4)
 
 
 @functools.lru_cache(maxsize=4)
 def _order(size, seed, pass_number):
     generator = torch.Generator().manual_seed(1_000_003 * seed + pass_number)
     return torch.randperm(size, generator=generator).tolist()
-
-
-def _trainable_parameters(model):
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        raise ValueError("the model has 0 trainable parameters: set requires_grad on those that are to learn")
-    dtypes = {p.dtype for p in parameters}
-    if torch.float16 in dtypes:
-        raise ValueError(
-            "trainable weights are float16: AdamW's first step makes them infinite; load the model with "
-            "dtype=torch.float32"
-        )
-    if torch.bfloat16 in dtypes:
-        warnings.warn(
-            "trainable weights are bfloat16: 16 bits round small updates away; load the model with dtype=torch.float32",
-            stacklevel=3,
-        )
-    return parameters

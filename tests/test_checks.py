@@ -10,6 +10,7 @@ from grpo_lib import (
     attack_exercises,
     bandit_checks,
     checks,
+    evaluation_checks,
     logprob_checks,
     loss_checks,
     mask_checks,
@@ -26,6 +27,7 @@ ALL = [getattr(checks, name) for name in checks.__all__]
 MODULES = (
     attack_exercises,
     bandit_checks,
+    evaluation_checks,
     logprob_checks,
     loss_checks,
     mask_checks,

@@ -304,3 +304,18 @@ def test_gsm8k_asks_the_hub_for_the_main_set_and_splits(monkeypatch):
     fake_datasets(monkeypatch, load_dataset)
     assert [sample["answer"] for sample in load_gsm8k("test", limit=1)] == ["1080"]
     assert asked == [(("openai/gsm8k", "main"), {"split": "test"})]
+
+
+def test_gsm8k_prompts_go_through_the_chat_template_with_the_four_tags_and_no_answer(gsm8k_file):
+    from grpo_lib.generation import encode_prompts
+    from grpo_lib.models import build_tiny_tokenizer
+
+    tokenizer = build_tiny_tokenizer()
+    sample = load_gsm8k("train", path=gsm8k_file)[0]
+    text = tokenizer.apply_chat_template(sample["prompt"], add_generation_prompt=True, tokenize=False)
+    assert text == (
+        f"<|im_start|>system\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>user\n{ROWS[0]['question']}<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+    assert all(tag in text for tag in ("<reasoning>", "</reasoning>", "<answer>", "</answer>"))
+    assert encode_prompts(tokenizer, [sample["prompt"]]) == [tokenizer(text, add_special_tokens=False)["input_ids"]]
