@@ -83,7 +83,8 @@ def inspect_newest(training, **start):
     rollout, settings = training.rollout, training.settings
     if rollout is None:
         raise RuntimeError("there is no rollout to inspect yet: take a training step first")
-    recording = record_rollout(training.model, training.tokenizer, rollout)
+    with training.precision():  # as the run itself scores
+        recording = record_rollout(training.model, training.tokenizer, rollout)
     loss = settings.loss_options
     if loss.pop("mask_truncated_completions"):
         recording = replace(recording, mask=rollout.loss_mask(True))

@@ -38,7 +38,7 @@ class LiveRun:
 
     def __init__(self, make_training, *, asked, draw, max_steps):
         self._make, self._asked, self._draw, self.max_steps = make_training, asked, draw, max_steps
-        self.callbacks, self.closed, self.task, self._drawn = [], False, None, 0.0
+        self.callbacks, self.closed, self.task, self._drawn, self.stepping = [], False, None, 0.0, False
         self._last_model = None
         self.come_home()
         self._make_anew()
@@ -82,17 +82,22 @@ class LiveRun:
         check_count("steps", steps, 1)
         self._check_ready()
         self.pause_latest(self)
-        self.error, self.going = None, False
-        first = len(self.training.history)
+        if self.stepping:
+            raise RuntimeError("run was called from within a step, by a callback: it would never end")
+        self.error, self.going, self.stepping = None, True, True
+        training, first = self.training, len(self.training.history)
         try:
             for _ in range(steps):
                 self._advance()
+                if not self.going or self.training is not training:  # a callback paused, closed or reset the run
+                    break
         except Exception as error:  # an interrupt is none: it only ends the steps
             self.error = error
             raise
         finally:
+            self.going = self.stepping = False
             self.redraw()
-        return self.training.history[first:]
+        return training.history[first:]
 
     def reset(self, before=lambda: None):
         """Pause, call `before`, and start anew: first weights, empty history, the same random streams."""
@@ -127,10 +132,15 @@ class LiveRun:
 
         With ipykernel 7, JupyterLab may handle a button in another thread while the main one takes a step.
         """
+
+        def open_only():  # the run may be closed before its turn comes
+            if not self.closed:
+                action()
+
         if self._loop is not None and self._loop.is_running():
-            self._loop.call_soon_threadsafe(self._guard, action, context=self._context.copy())
+            self._loop.call_soon_threadsafe(self._guard, open_only, context=self._context.copy())
         else:
-            self._guard(action)
+            self._guard(open_only)
 
     def pending(self, asked):
         """Those of the settings asked for that the next step will change to."""

@@ -78,6 +78,9 @@ class LivePanel(HeldRun):
                 "needs a new model, so give the function itself, as in LivePanel(load_tiny_policy, …)"
             )
         check_count("max_steps", max_steps, 1)
+        callbacks = [on_step] if callable(on_step) else on_step
+        if not isinstance(callbacks, (list, tuple)) or not all(map(callable, callbacks)):
+            raise TypeError(f"on_step needs a function of (run, record), or a list of such, got {on_step!r:.60}")
         LiveRun.pause_latest()
         close_earlier()
         settings = replace(settings or GRPOSettings(), track_kl=True)
@@ -96,7 +99,7 @@ class LivePanel(HeldRun):
         actions["inspect"] = self._open_inspector
         self._buttons = panel_buttons(**{name: partial(self._live.post, action) for name, action in actions.items()})
         self.box = arrange_panel(self._sliders, self._buttons, *self._view.widgets)
-        for callback in [on_step] if callable(on_step) else on_step:
+        for callback in callbacks:
             self.on_step(callback)
         for slider in self._sliders.values():
             slider.observe(self._moved, "value")

@@ -272,7 +272,7 @@ def test_beta_can_be_raised_from_zero_and_then_pulls_back(make):
 
     panel = make(reward, learning_rate=3e-3)
     far = sum(record.kl for record in panel.run(12)[-5:]) / 5
-    equal.append(True)  # no group has a signal any longer: only the KL can move a weight
+    equal.append(True)  # no group has a signal any longer: beyond AdamW's momentum only the KL moves a weight
     panel.beta.value = 5.0
     near = sum(record.kl for record in panel.run(60)[-5:]) / 5
     assert [record.beta for record in panel.history] == [0.0] * 12 + [5.0] * 60
@@ -597,11 +597,8 @@ def test_a_cell_run_again_closes_what_it_made_before(make, monkeypatch):
         new = make()
         await asyncio.sleep(0.1)
         assert len(old.history) == taken and old.model is not new.model
-        assert (
-            [old.box.comm, beside.box.comm] == [None, None]
-            and elsewhere.box.comm is new.box.comm is not None
-            or (elsewhere.box.comm is not None and new.box.comm is not None)
-        )
+        assert old.box.comm is None and beside.box.comm is None
+        assert elsewhere.box.comm is not None and new.box.comm is not None
         with pytest.raises(RuntimeError, match="this run is closed: make a new one"):
             old.start()
         assert len(asyncio.all_tasks()) == 1
@@ -831,3 +828,53 @@ def test_a_kernel_keeps_no_comm_of_a_closed_panel(kernel):
     kernel.run("again.close()")
     tasks = "len([t for t in asyncio.all_tasks() if 'LiveRun' in repr(t)])"
     assert kernel.run(f"print(comms(), {tasks})") == f"{before} 0"
+
+
+@pytest.mark.parametrize("what", ["pause", "close"])
+def test_a_callback_ends_run_after_its_step(make, what):
+    panel = make()
+    panel.on_step(lambda run, record: getattr(panel, what)() if record.step == 2 else None)
+    assert [record.step for record in panel.run(5)] == [1, 2]
+
+
+def test_a_callback_that_resets_ends_run_and_one_that_runs_is_refused(make):
+    panel = make()
+    once = iter([True])
+    panel.on_step(lambda run, record: panel.reset() if record.step == 2 and next(once, False) else None)
+    assert [record.step for record in panel.run(5)] == [1, 2]
+    assert panel.history == []
+    panel = make()
+    panel.on_step(lambda run, record: panel.run(1))
+    with pytest.raises(RuntimeError, match="from within a step"):
+        panel.run(2)
+    assert len(panel.history) == 1
+
+
+@pytest.mark.parametrize("callbacks", [None, [1], 3])
+def test_a_callback_that_cannot_be_called_is_refused_before_anything_is_loaded(callbacks):
+    def factory():
+        raise AssertionError("loaded")
+
+    with pytest.raises(TypeError, match="on_step needs a function"):
+        LivePanel(factory, [("w3", "?")], on_step=callbacks)
+
+
+def test_a_button_that_comes_after_close_does_nothing(make):
+    async def scene():
+        panel = make()
+        panel._buttons["one_step"].click()
+        panel.close()
+        await asyncio.sleep(0.05)
+        assert panel.history == [] and panel.error is None
+
+    asyncio.run(scene())
+
+
+def test_a_figure_of_two_hundred_changes_marks_each_in_every_panel(make):
+    panel = make()
+    history = panel.run(1) * 200
+    changes = [Change(step + 1, "temperature", 1.0, 0.9) for step in range(200)]
+    figure = live_figure(history, changes)
+    assert len(figure.layout.shapes) == 6 * 200
+    first = [shape for shape in figure.layout.shapes if shape.x0 == 0.5]
+    assert {shape.yref for shape in first} == {f"y{n} domain" for n in ("", 2, 3, 4, 5, 6)}
