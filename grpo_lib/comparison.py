@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binomtest, bootstrap
+from scipy.stats import binomtest
 
 from grpo_lib._arguments import check_count
-from grpo_lib.intervals import check_confidence
+from grpo_lib.intervals import check_confidence, redrawn_interval
 
 __all__ = [
     "Comparison",
@@ -125,18 +125,8 @@ def paired_bootstrap(before, after, confidence=0.95, *, seed=0):
     difference = after - before
     if np.ptp(difference) == 0:  # every resample is the same
         return (float(difference[0]),) * 3
-    interval = bootstrap(
-        (before, after),
-        lambda x, y, axis: y.mean(axis=axis) - x.mean(axis=axis),
-        paired=True,
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        batch=200,
-        confidence_level=confidence,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return float(difference.mean()), float(interval.low), float(interval.high)
+    gain = lambda x, y, axis: y.mean(axis=axis) - x.mean(axis=axis)  # noqa: E731
+    return float(difference.mean()), *redrawn_interval((before, after), gain, confidence, seed, RESAMPLES)
 
 
 def compare_paired(before, after, confidence=0.95, *, seed=0):

@@ -15,7 +15,7 @@ from importlib import resources
 
 import numpy as np
 
-from grpo_lib.stored_runs import BASE, store_runs
+from grpo_lib.stored_runs import BASE, steps_of, store_runs
 
 __all__ = ["ARMS", "coin_reward", "load_control_runs", "run_arm"]
 
@@ -67,8 +67,7 @@ def load_control_runs(arm):
         raise ValueError(f"no runs stored for {arm!r}; there are: {', '.join(_stored())}")
     runs = []
     for stored in _stored()[arm]:
-        rows = zip(*stored["columns"].values(), strict=True)
-        steps = [{"step": i, **dict(zip(stored["columns"], row, strict=True))} for i, row in enumerate(rows, start=1)]
+        steps = steps_of(stored["columns"])
         looks = {key: [_unpacked(record) for record in stored[key]] for key in ("held_out", "greedy", "trained_on")}
         runs.append({"seed": stored["seed"], "steps": steps, **looks})
     return runs

@@ -64,17 +64,23 @@ def problem_interval(scores, confidence=0.95, *, seed=0):
     check_confidence(confidence)
     if np.ptp(scores) == 0:  # every resample is the same
         return (float(scores[0]),) * 3
+    return float(scores.mean()), *redrawn_interval((scores,), np.mean, confidence, seed, RESAMPLES)
+
+
+def redrawn_interval(samples, statistic, confidence, seed, resamples):
+    """The percentile bootstrap of a statistic of one or more samples of the same N problems: (low, high)."""
     interval = bootstrap(
-        (scores,),
-        np.mean,
+        samples,
+        statistic,
+        paired=len(samples) > 1,
         vectorized=True,
-        n_resamples=RESAMPLES,
+        n_resamples=resamples,
         batch=200,
         confidence_level=confidence,
         method="percentile",
         rng=np.random.default_rng(seed),
     ).confidence_interval
-    return float(scores.mean()), float(interval.low), float(interval.high)
+    return float(interval.low), float(interval.high)
 
 
 def mean_interval(values):

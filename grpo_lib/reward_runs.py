@@ -14,7 +14,7 @@ from importlib import resources
 
 from grpo_lib.intervals import mean_interval
 from grpo_lib.reward_checks import check_batch
-from grpo_lib.stored_runs import BASE, store_runs
+from grpo_lib.stored_runs import BASE, steps_of, store_runs
 from grpo_lib.tasks import addition_reward, has_reasoning, load_addition
 
 __all__ = [
@@ -109,8 +109,7 @@ def load_reward_runs(arm):
         raise ValueError(f"no runs stored for {arm!r}; there are: {', '.join(_stored())}")
     runs = []
     for stored in _stored()[arm]:
-        rows = zip(*stored["columns"].values(), strict=True)
-        steps = [{"step": i, **dict(zip(stored["columns"], row, strict=True))} for i, row in enumerate(rows, start=1)]
+        steps = steps_of(stored["columns"])
         runs.append({**{key: stored[key] for key in ("seed", "held_out", "texts")}, "steps": steps})
     return runs
 

@@ -12,7 +12,7 @@ import sys
 from functools import lru_cache
 from importlib import resources
 
-__all__ = ["BASE", "STORED", "load_stored_runs", "run_once", "store_runs"]
+__all__ = ["BASE", "STORED", "load_stored_runs", "run_once", "steps_of", "store_runs"]
 
 NUM_STEPS, SEEDS = 200, (0, 1, 2)
 BASE = {
@@ -62,15 +62,20 @@ def load_stored_runs(name):
     """
     if name not in _stored():
         raise ValueError(f"no runs stored as {name!r}; there are: {', '.join(_stored())}")
-    runs = []
-    for stored in _stored()[name]:
-        columns = stored["columns"]
-        steps = [
-            {"step": i + 1, **dict(zip(columns, row, strict=True))}
-            for i, row in enumerate(zip(*columns.values(), strict=True))
-        ]
-        runs.append({"seed": stored["seed"], "steps": steps, "accuracy": stored["accuracy"]})
-    return runs
+    return [
+        {"seed": stored["seed"], "steps": steps_of(stored["columns"]), "accuracy": stored["accuracy"]}
+        for stored in _stored()[name]
+    ]
+
+
+def steps_of(columns):
+    """Turn stored columns into records of steps.
+
+    >>> steps_of({"reward_mean": [0.1, 0.2]})
+    [{'step': 1, 'reward_mean': 0.1}, {'step': 2, 'reward_mean': 0.2}]
+    """
+    rows = zip(*columns.values(), strict=True)
+    return [{"step": i, **dict(zip(columns, row, strict=True))} for i, row in enumerate(rows, start=1)]
 
 
 def run_once(change, seed, num_steps=NUM_STEPS):

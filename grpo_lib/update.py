@@ -24,8 +24,8 @@ def update_policy(model, optimizer, rollout, settings, learning_rate, clock, sca
         scaler: a `GradScaler`; None makes a new one. Where the gradients of float16 products overflow, the update is
             tried again with half the scale, on the same rollout: no step is skipped.
     Returns:
-        (loss, grad_norm, watch): loss, norm before clipping, log-probs and KL of the first update; ratio and clipped
-        tokens of the last one (see `rollout_loss`).
+        (loss, grad_norm, watch): loss, norm before clipping and log-probs of the first update; ratio, clipped tokens
+        and KL of the last one (see `rollout_loss`).
     Raises:
         FloatingPointError: if a loss or its gradient is not finite, before that optimizer step: the weights stay
         finite.
@@ -42,7 +42,7 @@ def update_policy(model, optimizer, rollout, settings, learning_rate, clock, sca
             with clock("optimizer"):
                 grad_norm, stepped = _step(optimizer, scaler, loss, settings.max_grad_norm)
         if first is None:
-            first = loss, grad_norm, {"log_probs": watch["log_probs"], "kl": watch["kl"]}
+            first = loss, grad_norm, {"log_probs": watch["log_probs"]}
             rollout = replace(rollout, old_log_probs=watch["log_probs"])
     optimizer.zero_grad(set_to_none=True)
     loss, grad_norm, first_watch = first

@@ -1,42 +1,17 @@
 import inspect
 import itertools
 import re
+import sys
 
 import numpy as np
 import pytest
 import torch
 
-from grpo_lib import (
-    attack_exercises,
-    bandit_checks,
-    checks,
-    evaluation_checks,
-    logprob_checks,
-    loss_checks,
-    mask_checks,
-    rest_checks,
-    reward_exercises,
-    sampling_checks,
-    token_checks,
-    variant_checks,
-    verdicts,
-)
+from grpo_lib import checks, reward_exercises, verdicts
 from grpo_lib.answers import extract_answer, parse_number
 
 ALL = [getattr(checks, name) for name in checks.__all__]
-MODULES = (
-    attack_exercises,
-    bandit_checks,
-    evaluation_checks,
-    logprob_checks,
-    loss_checks,
-    mask_checks,
-    rest_checks,
-    reward_exercises,
-    sampling_checks,
-    token_checks,
-    variant_checks,
-)
+MODULES = [sys.modules[name] for name in sorted({check.__module__ for check in ALL})]
 
 
 @pytest.fixture
