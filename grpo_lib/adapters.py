@@ -1,11 +1,14 @@
 """LoRA through `peft`: a few small matrices learn, the model beneath them stays as it is."""
 
+import json
 import re
 import warnings
+from pathlib import Path
 
 import torch
 
 from grpo_lib._arguments import check_count, check_number
+from grpo_lib.base_weights import check_base
 
 __all__ = ["add_lora", "adapter_is_fresh", "has_adapter", "load_adapter", "trainable_parameters", "trained_tensors"]
 
@@ -50,12 +53,18 @@ def load_adapter(model, folder):
     """Put an adapter that was saved before (`PeftModel.save_pretrained`) on its model, ready to be trained on.
 
     Raises:
-        ImportError: without `peft`. OSError, ValueError: if the folder holds no adapter, or another model's.
+        ImportError: without `peft`. OSError, ValueError: if the folder holds no adapter, or one of another shape.
+        RuntimeError: if it was trained on other weights than the model's; only of a folder that `save_best` wrote can
+        that be told.
     """
     peft = _import_peft("load_adapter")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        return peft.PeftModel.from_pretrained(model, folder, is_trainable=True).train(model.training)
+        model = peft.PeftModel.from_pretrained(model, folder, is_trainable=True).train(model.training)
+    told = Path(folder) / "best.json"
+    if told.is_file():
+        check_base(json.loads(told.read_text(encoding="utf-8")).get("base"), model, folder)
+    return model
 
 
 def has_adapter(model):
@@ -95,7 +104,7 @@ def trainable_parameters(model):
     """List the parameters that learn, and refuse those that could not.
 
     Returns:
-        a list of parameters; there is a warning where some are bfloat16.
+        a list of parameters. (Of bfloat16 ones a run warns, see `grpo_lib.precision.moving_share`.)
     Raises:
         ValueError: if there is none, or if one is float16.
 
@@ -111,12 +120,6 @@ def trainable_parameters(model):
         raise ValueError(
             "trainable weights are float16: AdamW's first step makes them infinite; load the model with "
             "dtype=torch.float32 (autocast='float16' then makes its matrix products half precision), or add LoRA"
-        )
-    if torch.bfloat16 in dtypes:
-        warnings.warn(
-            "trainable weights are bfloat16: 16 bits round small updates away; load the model with dtype=torch.float32 "
-            "(autocast='bfloat16' then makes its matrix products half precision), or add LoRA",
-            stacklevel=3,
         )
     return parameters
 

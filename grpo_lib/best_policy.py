@@ -6,7 +6,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from grpo_lib.adapters import has_adapter
+from grpo_lib.base_weights import describe_base
 from grpo_lib.checkpoints import list_checkpoints
+from grpo_lib.modes import no_progress_bar
 
 __all__ = ["drop_old_checkpoints", "save_best"]
 
@@ -35,10 +38,13 @@ def save_best(folder, run, metric):
     folder.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
     try:
-        run.model.save_pretrained(draft)
+        with no_progress_bar():
+            run.model.save_pretrained(draft)
         if hasattr(run.tokenizer, "save_pretrained"):
             run.tokenizer.save_pretrained(draft)
         told = {"step": run.history[-1].step, "metric": metric, "value": found[metric]}
+        if has_adapter(run.model):
+            told["base"] = describe_base(run.model)  # load_adapter looks at it
         (draft / "best.json").write_text(json.dumps(told), encoding="utf-8")
         _put_in_place(draft, folder / "best")
     finally:

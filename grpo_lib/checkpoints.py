@@ -6,7 +6,8 @@ A checkpoint is a folder `step-000123` holding
     reference.safetensors    the frozen reference (absent where the run keeps none), see `grpo_lib.reference`
     optimizer.safetensors    Adam's moments and step counts
     rng.safetensors          the run's own random streams
-    state.json               step, position in the data, settings, history, Python's and numpy's streams
+    state.json               step, position in the data, settings, history, Python's and numpy's streams; of an
+                             adapter, a description of the weights beneath it
 
 It is written under another name and renamed when complete, so a run that is killed leaves the last good one.
 """
@@ -25,6 +26,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, load_model, save_file, save_model
 
 from grpo_lib.adapters import has_adapter, trained_tensors
+from grpo_lib.base_weights import check_base, describe_base
 from grpo_lib.reference import AdapterReference
 
 __all__ = ["holds_reference", "latest_checkpoint", "list_checkpoints", "load_checkpoint", "save_checkpoint"]
@@ -77,7 +79,8 @@ def save_checkpoint(folder, step, *, model, reference, optimizer, rng, state):
         save_file(tensors, draft / "optimizer.safetensors")
         save_file(rng, draft / "rng.safetensors")
         streams = {"python_rng": random.getstate(), "numpy_rng": _numpy_stream()}
-        text = json.dumps({"step": step, "optimizer": rest, **streams, **state}, default=_as_number)
+        base = {"base": describe_base(model)} if has_adapter(model) else {}
+        text = json.dumps({"step": step, "optimizer": rest, **base, **streams, **state}, default=_as_number)
         (draft / "state.json").write_text(text, encoding="utf-8")
         for path in draft.iterdir():
             _flush_to_disk(path)
@@ -107,7 +110,8 @@ def load_checkpoint(path, *, model, reference, optimizer):
     Raises:
         FileNotFoundError: if a file is missing, or the reference where the run keeps one.
         ValueError: if a file is damaged, or the optimizer's state belongs to other parameters.
-        RuntimeError: if the weights do not fit the model. Files are looked at before anything is changed.
+        RuntimeError: if the weights do not fit the model, or an adapter was trained on another. Files are looked at
+        before anything is changed.
     """
     path = Path(path)
     if reference is not None and not holds_reference(path) and (path / "state.json").is_file():
@@ -116,6 +120,9 @@ def load_checkpoint(path, *, model, reference, optimizer):
             "cannot be made up afterwards. Resume with beta=0 and track_kl=False, or start anew"
         )
     state = _read_whole(path, [] if reference is None else ["reference"])
+    base = state.pop("base", None)
+    if has_adapter(model):
+        check_base(base, model, path)
     try:
         optimizer.load_state_dict(_join(load_file(path / "optimizer.safetensors"), state.pop("optimizer")))
     except ValueError as error:

@@ -16,6 +16,7 @@ from grpo_lib.bandit_checks import (
     check_zero_variance_share,
 )
 from grpo_lib.evaluation_checks import check_mcnemar, check_pairings, check_pass_at_k, check_wilson_interval
+from grpo_lib.finetune_checks import check_lora_parameters, check_moves, check_training_bytes
 from grpo_lib.logprob_checks import check_perplexity, check_position_ids
 from grpo_lib.loss_checks import (
     check_clip_fraction,
@@ -60,8 +61,10 @@ __all__ = [
     "check_kl_divergence",
     "check_largest_rate",
     "check_leave_one_out",
+    "check_lora_parameters",
     "check_loss_mask",
     "check_mcnemar",
+    "check_moves",
     "check_pairings",
     "check_pass_at_k",
     "check_perplexity",
@@ -75,6 +78,7 @@ __all__ = [
     "check_token_log_probs",
     "check_token_weights",
     "check_top_k_log_probs",
+    "check_training_bytes",
     "check_truncated",
     "check_wilson_interval",
     "check_zero_variance_share",

@@ -4,14 +4,14 @@ The tiny policy is a `Qwen3ForCausalLM` of 102,592 parameters that reads and wri
 `python -m grpo_lib.pretrain` builds it; nothing here downloads anything unless a hub model is asked for.
 """
 
-from contextlib import contextmanager
 from importlib import resources
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
-from transformers.utils import logging
+
+from grpo_lib.modes import no_progress_bar
 
 __all__ = ["build_tiny_tokenizer", "load_hub_model", "load_tiny_policy", "no_progress_bar", "tiny_config"]
 
@@ -114,18 +114,6 @@ def load_tiny_policy(device="cpu"):
         with no_progress_bar():
             model = Qwen3ForCausalLM.from_pretrained(folder, use_safetensors=True, dtype=torch.float32)
     return model.to(device).eval(), tokenizer
-
-
-@contextmanager
-def no_progress_bar():
-    """Load without a progress bar: its timings would change a notebook's saved output at every run."""
-    was_on = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_on:
-            logging.enable_progress_bar()
 
 
 def load_hub_model(name, *, device=None, dtype=torch.float32, local_files_only=False):

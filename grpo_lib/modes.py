@@ -3,8 +3,9 @@
 from contextlib import contextmanager
 
 import torch
+from transformers.utils import logging
 
-__all__ = ["enable_checkpointing", "evaluation_mode", "recomputes_with_dropout"]
+__all__ = ["enable_checkpointing", "evaluation_mode", "no_progress_bar", "recomputes_with_dropout"]
 
 
 @contextmanager
@@ -66,6 +67,18 @@ def enable_checkpointing(model, **options):
     enable = getattr(model, name) if hasattr(model, name) else model.gradient_checkpointing_enable
     enable({"use_reentrant": False, **options})
     return model
+
+
+@contextmanager
+def no_progress_bar():
+    """Load or save a model without a progress bar: its timings would change a notebook's saved output at every run."""
+    was_on = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_on:
+            logging.enable_progress_bar()
 
 
 def recomputes_with_dropout(model):

@@ -3,16 +3,16 @@
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from grpo_lib._arguments import check_choice
 from grpo_lib.adapters import add_lora, load_adapter
 from grpo_lib.devices import choose_precision, describe_machine
-from grpo_lib.models import load_hub_model, load_tiny_policy, no_progress_bar
+from grpo_lib.models import build_tiny_tokenizer, load_hub_model, load_tiny_policy, no_progress_bar, tiny_config
 from grpo_lib.modes import enable_checkpointing
 from grpo_lib.smollm import smollm_folder
 
-__all__ = ["HUB_MODEL", "count_parameters", "load_policy"]
+__all__ = ["HUB_MODEL", "count_parameters", "load_config", "load_policy", "load_tokenizer"]
 
 HUB_MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
 DTYPES = (None, "float32", "bfloat16", "float16")
@@ -64,8 +64,7 @@ def load_policy(
         model, tokenizer = load_tiny_policy()
         model = model if dtype is None else model.to(getattr(torch, dtype))
     else:
-        source = smollm_folder() if name == "smollm2" else name
-        config = _config(source, local_files_only)
+        source, config = _source(name), load_config(name, local_files_only=local_files_only)
         adapted = lora is not None or adapter is not None
         choice = choose_precision(machine, count_parameters(config), lora=adapted)
         if not quiet:
@@ -96,10 +95,43 @@ def count_parameters(config):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _config(source, local_files_only):
-    """Read the configuration alone: a few kilobytes tell whether the rest can be had, and whether it fits."""
+def load_config(name, *, local_files_only=False):
+    """Load a model's configuration alone: a few kilobytes tell whether the rest can be had, and whether it fits.
+
+    Args:
+        name, local_files_only: as in `load_policy`.
+    Returns:
+        a `transformers.PretrainedConfig`.
+    Raises:
+        OSError, ImportError: as `load_policy`.
+
+    >>> load_config("tiny").num_hidden_layers
+    2
+    """
+    return tiny_config() if name == "tiny" else _read(AutoConfig, name, local_files_only)
+
+
+def load_tokenizer(name, *, local_files_only=False):
+    """Load a model's tokenizer alone, for data that is to be looked at before the model is loaded.
+
+    Args, Raises: as `load_config`.
+
+    >>> len(load_tokenizer("tiny"))
+    61
+    """
+    return build_tiny_tokenizer() if name == "tiny" else _read(AutoTokenizer, name, local_files_only)
+
+
+def _source(name):
+    return smollm_folder() if name == "smollm2" else name
+
+
+def _read(kind, name, local_files_only):
+    source = _source(name)
     try:
-        return AutoConfig.from_pretrained(source, local_files_only=local_files_only, trust_remote_code=False)
+        return kind.from_pretrained(
+            source, local_files_only=local_files_only or name == "smollm2", trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise _explained(source, error) from error
 

@@ -6,7 +6,7 @@ import torch
 
 from grpo_lib._arguments import check_choice
 
-__all__ = ["AUTOCASTS", "cast_linear_layers", "loss_scaler", "mixed_precision"]
+__all__ = ["AUTOCASTS", "cast_linear_layers", "loss_scaler", "mixed_precision", "moving_share"]
 
 AUTOCASTS = (None, "bfloat16", "float16")
 FIRST_SCALE, STEPS_TO_GROW = 2.0**13, 100  # torch's defaults, 2**16 and 2000, do not settle within a run of GRPO
@@ -79,3 +79,32 @@ def cast_linear_layers(model, dtype):
         if isinstance(module, torch.nn.Linear) and module.weight not in shared:
             module.to(dtype)
     return model
+
+
+@torch.no_grad()
+def moving_share(parameters, learning_rate):
+    """Return the share of 16-bit weights that a step of AdamW changes at all, or None where no weight is 16-bit.
+
+        w changes if round(w ± learning_rate) differs from w
+
+    The first step of Adam moves each weight by the learning rate, later ones by about as much or less. Numbers of
+    bfloat16 lie 1/256 to 1/128 of their size apart, so a weight of 0.02 needs a step of about 5e-5 to change.
+
+    Args:
+        parameters: tensors; those of 32 bits are passed over. learning_rate: of AdamW.
+    Returns:
+        a float from 0 to 1, from at most 100,000 weights of each tensor; or None.
+
+    >>> weights = torch.tensor([0.02, 0.0001]).bfloat16()
+    >>> moving_share([weights], 1e-6), moving_share([weights], 1e-4), moving_share([weights.float()], 1e-6)
+    (0.5, 1.0, None)
+    """
+    moved = seen = 0
+    for parameter in parameters:
+        if parameter.dtype not in (torch.bfloat16, torch.float16) or not parameter.numel():
+            continue
+        flat = parameter.detach().flatten()
+        exact = flat[:: -(-len(flat) // 100_000)].float()
+        changed = [(exact + step).to(parameter.dtype).float() != exact for step in (learning_rate, -learning_rate)]
+        moved, seen = moved + int((changed[0] | changed[1]).sum()), seen + len(exact)
+    return moved / seen if seen else None

@@ -20,6 +20,7 @@ from grpo_lib.records import GRPOSettings, StepRecord, record_step
 from grpo_lib.reference import make_reference, sync_reference
 from grpo_lib.rewards import combined_reward
 from grpo_lib.rollout import collect_rollout, sample_columns, score_rollout
+from grpo_lib.run_warnings import start_warnings, step_warnings
 from grpo_lib.schedule import learning_rate_factor
 from grpo_lib.streams import RandomStreams
 from grpo_lib.update import update_policy
@@ -70,12 +71,7 @@ class GRPORun:
         self.scaler = loss_scaler(self.device, self.settings.autocast)
         self.streams = RandomStreams(self.device, self.settings.seed)
         self.history, self.rollout, self._prompts_seen, self._warned = [], None, 0, set()
-        if len(train_data) < self.settings.batch_size:
-            self._warn(
-                "small",
-                f"train_data holds {len(train_data)} sample(s) and batch_size is {self.settings.batch_size}: "
-                "prompts repeat within a step; lower batch_size, or bring more data",
-            )
+        self._warn_once(start_warnings(parameters, self.settings, len(train_data)))
 
     def __iter__(self):
         return self
@@ -99,7 +95,7 @@ class GRPORun:
         record = record_step(step, self.settings, rollout, watch, loss, grad_norm, rate, dict(clock.seconds))
         self.rollout = replace(rollout, old_log_probs=watch["log_probs"])
         self.history.append(record)
-        self._warn_of_what_teaches_nothing(record)
+        self._warn_once(step_warnings(self.history, rollout, self.settings))
         return record
 
     def change(self, **settings):
@@ -123,6 +119,8 @@ class GRPORun:
         for group in self.optimizer.param_groups:
             group["weight_decay"] = new.weight_decay
         self.settings = new
+        if "learning_rate" in settings:
+            self._warn_once(start_warnings(self.optimizer.param_groups[0]["params"], new, len(self.train_data)))
 
     def save(self, folder):
         """Write the checkpoint `folder/step-…` and return its path (see `grpo_lib.checkpoints`)."""
@@ -190,25 +188,11 @@ class GRPORun:
         factor = learning_rate_factor(s.schedule, len(self.history) + 1, s.warmup_steps, s.schedule_steps)
         return s.learning_rate * factor
 
-    def _warn_of_what_teaches_nothing(self, record):
-        if record.truncated == 1.0:
-            self._warn(
-                "cut",
-                f"step {record.step}: every completion was cut at max_completion_length = "
-                f"{self.settings.max_completion_length}; if rewards stay flat, raise it",
-            )
-        if record.step == 1 and self.rollout.rewards.unique().numel() == 1:
-            self._warn(
-                "equal",
-                f"step 1: all {len(self.rollout)} rewards are {record.reward_mean:g}, so there is nothing to compare "
-                "and nothing is learned. If that stays so, look at record.samples: the task may be too hard or too "
-                "easy for this model, or the reward may not read what it writes",
-            )
-
-    def _warn(self, what, text):
-        if what not in self._warned:
-            self._warned.add(what)
-            warnings.warn(text, stacklevel=4)
+    def _warn_once(self, found):
+        for what, text in found:
+            if what not in self._warned:
+                self._warned.add(what)
+                warnings.warn(text, stacklevel=3)
 
 
 @functools.lru_cache(maxsize=4)

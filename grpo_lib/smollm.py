@@ -85,8 +85,8 @@ def _unpack(source, folder):
         warnings.simplefilter("ignore")
         tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF)
         model = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF, dtype=torch.float32)
-    model.hf_quantizer, model.is_quantized = None, False  # it is plain fp32 now, and is to be saved as such
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+        model.hf_quantizer, model.is_quantized = None, False  # it is plain fp32 now, and is to be saved as such
+        if hasattr(model.config, "quantization_config"):
+            del model.config.quantization_config
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)

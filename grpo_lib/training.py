@@ -1,13 +1,13 @@
 """`train_with_grpo`: a whole run with one progress bar, reports, evaluation, checkpoints and resume."""
 
 import itertools
-from dataclasses import replace
 
 from tqdm.auto import tqdm
 
 from grpo_lib._arguments import check_count
 from grpo_lib.best_policy import drop_old_checkpoints, save_best
 from grpo_lib.checkpoints import latest_checkpoint
+from grpo_lib.keeping import evaluate_newest, load_with_own_settings
 from grpo_lib.records import GRPOSettings, StepRecord
 from grpo_lib.rewards import combined_reward
 from grpo_lib.run import GRPORun
@@ -110,9 +110,7 @@ def train_with_grpo(
             for record in itertools.islice(run, max(0, num_steps - started_at)):
                 history.append(record)
                 if evaluate is not None and record.step % eval_every == 0:
-                    with run.precision():
-                        found = {name: float(value) for name, value in evaluate(model, tokenizer).items()}
-                    record = run.history[-1] = history[-1] = replace(record, evaluation=found)
+                    record = history[-1] = evaluate_newest(run, evaluate)
                     if best_metric is not None:
                         save_best(checkpoint_dir, run, best_metric)
                 for callback in callbacks:
@@ -159,9 +157,7 @@ def _resume(run, checkpoint_dir, resume, quiet):
     if resume is True and path is None and not quiet:
         print(f"No checkpoint in {checkpoint_dir}: the run starts at step 0.")
     if path is not None:
-        asked = run.settings
-        run.load(path)
-        run.change(**{name: getattr(asked, name) for name in vars(asked)})
+        load_with_own_settings(run, path)
     newest = None if checkpoint_dir is None else latest_checkpoint(checkpoint_dir)
     if newest is not None and int(newest.name[5:]) > len(run.history):
         raise ValueError(

@@ -6,7 +6,8 @@
 
 A notebook that did not change is written byte-identical: no timings, no
 progress bars, no widget state, fixed cell ids, figures as Plotly JSON.  A
-control (slider, button) cannot be stored; a line of text stands in for it.
+control (slider, button) cannot be stored; a line of text stands in for it,
+and another for what a cell tagged `of-this-machine` shows (memory, time).
 The kernel is the interpreter that runs this script.
 """
 
@@ -27,6 +28,10 @@ from nbclient.exceptions import CellExecutionError
 HERE = Path(__file__).resolve().parent
 RENDERER = {"PLOTLY_RENDERER": "plotly_mimetype"}
 STAND_IN = "(The control appears here when the cell is run.)"
+OF_THIS_MACHINE = "of-this-machine"  # a cell's tag; what is stored of it:
+SEEN_WHEN_RUN = (
+    "(What is shown here depends on the machine: run the cell.)\n"
+)
 WIDGET = "application/vnd.jupyter.widget-view+json"
 METADATA = {
     "kernelspec": {
@@ -95,6 +100,9 @@ def tidy(notebook):
         cell.metadata = nbformat.from_dict(metadata)
         if cell.cell_type == "code":
             cell.outputs = tidy_outputs(cell.outputs)
+            if OF_THIS_MACHINE in cell.metadata.get("tags", []):
+                text = {"name": "stdout", "text": SEEN_WHEN_RUN}
+                cell.outputs = [nbformat.v4.new_output("stream", **text)]
     nbformat.validate(notebook)
     return notebook
 

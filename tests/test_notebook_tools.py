@@ -60,6 +60,20 @@ def test_what_is_stored(stored):
     assert b"widget-view" not in text and b"model_id" not in text
 
 
+def test_what_depends_on_the_machine_is_not_stored(tmp_path):
+    path = write_notebook(tmp_path / "01_timed.ipynb", ["import time\nprint(time.time())", "print(1)"])
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[0].metadata["tags"] = ["nbval-ignore-output", "of-this-machine"]
+    nbformat.write(notebook, path)
+    texts = []
+    for _ in range(2):
+        assert run_notebooks.main([], tmp_path) == 0
+        texts.append(path.read_bytes())
+    assert texts[0] == texts[1]
+    outputs = [cell["outputs"][0]["text"] for cell in json.loads(texts[0])["cells"]]
+    assert outputs == [[run_notebooks.SEEN_WHEN_RUN], ["1\n"]]
+
+
 def test_check_writes_nothing_and_fails_on_an_error(tmp_path, capsys):
     good = write_notebook(tmp_path / "00_good.ipynb", ["1 + 1"])
     bad = write_notebook(tmp_path / "01_bad.ipynb", ["1 / 0"])

@@ -1,0 +1,129 @@
+"""Runs from which nothing can be learned say so at once, once, and keep what was saved."""
+
+import itertools
+import warnings
+
+import pytest
+import torch
+from tiny_models import CountingTokenizer, tiny_model
+
+from grpo_lib.checkpoints import latest_checkpoint
+from grpo_lib.precision import moving_share
+from grpo_lib.training import GRPORun, GRPOSettings, train_with_grpo
+
+DATA = [{"prompt": f"w{i} w{j}", "answer": "w5"} for i in range(2, 6) for j in range(2, 5)]
+FAST = {"batch_size": 3, "max_completion_length": 6, "learning_rate": 3e-3, "max_grad_norm": 1.0, "beta": 0.0}
+
+
+def count_w5(prompts, completions, answer, **kwargs):
+    return [float(text.split().count("w5")) for text in completions]
+
+
+def equal(prompts, completions, answer, **kwargs):
+    return [1.5] * len(completions)
+
+
+def by_prompt(prompts, completions, answer, **kwargs):
+    """Differs from group to group and never within one."""
+    return [float(sum(map(ord, prompt))) for prompt in prompts]
+
+
+def model(dtype=torch.float32):
+    torch.manual_seed(0)
+    return tiny_model("qwen3", initializer_range=0.6).eval().to(dtype)
+
+
+def start(policy=None, reward=count_w5, **settings):
+    settings = GRPOSettings(**{**FAST, **settings})
+    return GRPORun(policy or model(), CountingTokenizer(), DATA, settings, reward_function=reward)
+
+
+def said(action):
+    """The texts of the warnings that an action gives."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        action()
+    return [str(w.message) for w in caught if " rewards are " in str(w.message) or "bfloat16" in str(w.message)]
+
+
+# ---- groups without a difference
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [(equal, "all 12 rewards are 1.5"), (by_prompt, "within each of the 3 groups the rewards are all equal")],
+)
+def test_no_group_that_differs_is_said_at_the_first_step_and_not_again_until_it_lasts(reward, words):
+    run = start(reward=reward)
+    before = [p.clone() for p in run.model.parameters()]
+    steps = [said(lambda: next(run)) for _ in range(8)]
+    assert all(torch.equal(a, b) for a, b in zip(before, run.model.parameters(), strict=True)), "nothing is learned"
+    assert [len(texts) for texts in steps] == [1, 0, 0, 0, 1, 0, 0, 0]
+    assert steps[0][0].startswith(f"step 1: {words}, so there is nothing to compare and nothing is learned.")
+    assert steps[4][0].startswith(f"step 5: {words}, as in the 4 steps before")
+    assert "nothing is learned any more" in steps[4][0] and "earlier checkpoint" in steps[4][0]
+
+
+def test_a_collapse_is_said_when_it_has_lasted_five_steps():
+    run = start(beta=0.1)
+    list(itertools.islice(run, 3))
+    run.reward_function = equal
+    steps = [said(lambda: next(run)) for _ in range(6)]
+    assert [len(texts) for texts in steps] == [0, 0, 0, 0, 1, 0]
+    assert steps[4][0].startswith("step 8: all 12 rewards") and "only the KL term moves the weights" in steps[4][0]
+
+
+def test_one_group_that_differs_is_enough():
+    def one(prompts, completions, answer, **kwargs):
+        return [1.0] + [0.0] * (len(completions) - 1)
+
+    run = start(reward=one)
+    assert said(lambda: list(itertools.islice(run, 6))) == []
+
+
+@pytest.mark.parametrize(("masked", "words"), [(False, "if rewards stay flat, raise it"), (True, "nothing is learned")])
+def test_every_completion_cut_is_said_and_what_masking_makes_of_it(masked, words):
+    run = start(max_completion_length=1, mask_truncated_completions=masked)
+    run.model.lm_head.register_forward_hook(lambda m, i, out: out - 1e4 * (torch.arange(11) == 1))
+    with pytest.warns(UserWarning, match=f"every completion was cut at max_completion_length = 1; .*{words}"):
+        next(run)
+
+
+@pytest.mark.filterwarnings("ignore:step .*")
+def test_what_was_saved_stays_when_the_rewards_fall_silent(tmp_path):
+    history = []
+    arguments = {**FAST, "reward_function": equal, "quiet": True, "history": history}
+    train_with_grpo(model(), CountingTokenizer(), DATA, 6, checkpoint_dir=tmp_path, checkpoint_every=2, **arguments)
+    assert latest_checkpoint(tmp_path).name == "step-000006" and len(history) == 6
+
+
+# ---- 16-bit weights
+
+
+@pytest.mark.parametrize("rate", [1e-6, 1e-5, 1e-4, 1e-3])
+def test_the_share_is_what_a_step_of_adamw_really_changes(rate):
+    torch.manual_seed(0)
+    weights = torch.nn.Parameter((0.02 * torch.randn(20_000)).bfloat16())
+    expected = moving_share([weights], rate)
+    before = weights.detach().clone()
+    optimizer = torch.optim.AdamW([weights], lr=rate, weight_decay=0.0)
+    weights.grad = torch.where(torch.arange(20_000) % 2 == 0, 1.0, -1.0).bfloat16()
+    optimizer.step()
+    changed = (weights != before).float().mean().item()
+    assert expected == pytest.approx(changed, abs=0.02) and 0 < expected <= 1
+
+
+def test_a_weight_of_two_hundredths_does_not_move_at_a_millionth():
+    one = torch.tensor([0.02]).bfloat16()
+    assert [moving_share([one], rate) for rate in (1e-6, 4e-5, 7e-5)] == [0.0, 0.0, 1.0]
+    assert moving_share([one.half()], 1e-6) == 0.0 and moving_share([one.half()], 1e-5) == 1.0
+    assert moving_share([one.float()], 1e-6) is None and moving_share([], 1e-6) is None
+    assert moving_share([one.float(), one], 1e-6) == 0.0, "only the 16-bit ones are asked"
+
+
+def test_a_run_says_once_that_its_16_bit_weights_will_not_move_and_what_to_do():
+    policy = model(torch.bfloat16)
+    with pytest.warns(UserWarning, match=r"bfloat16: at learning_rate 1e-06 .* changes 0\.\d% of them.*float32.*LoRA"):
+        run = start(policy, learning_rate=1e-6)
+    assert said(lambda: run.change(learning_rate=1e-7)) == []
+    assert said(lambda: start(learning_rate=1e-6)) == [], "fp32 weights do move"
