@@ -53,9 +53,12 @@ def _step(optimizer, scaler, loss, max_grad_norm):
     """Clip and step: (norm before clipping, whether the step was taken). Not finite: the scale halves, or an error."""
     scaler.unscale_(optimizer)
     try:
-        return _clip_and_step(optimizer, scaler, loss, max_grad_norm)
-    finally:  # after an error or an interrupt too: the scaler would refuse to unscale the gradients of the next step
-        scaler.update()
+        done = _clip_and_step(optimizer, scaler, loss, max_grad_norm)
+    except BaseException:  # an interrupt too: else the scaler would refuse to unscale the gradients of the next step
+        scaler.update(scaler.get_scale())
+        raise
+    scaler.update()
+    return done
 
 
 def _clip_and_step(optimizer, scaler, loss, max_grad_norm):
