@@ -95,6 +95,7 @@ class GRPORun:
         record = record_step(step, self.settings, rollout, watch, loss, grad_norm, rate, dict(clock.seconds))
         self.rollout = replace(rollout, old_log_probs=watch["log_probs"])
         self.history.append(record)
+        self._prompts_seen += self.settings.batch_size  # not before: a step that failed is taken again with these
         self._warn_once(step_warnings(self.history, rollout, self.settings))
         return record
 
@@ -180,7 +181,6 @@ class GRPORun:
             with clock("reference"), self.precision():
                 ref = score_rollout(self.reference, rollout, chunk_size=settings.micro_batch_size)
             rollout = replace(rollout, ref_log_probs=ref)
-        self._prompts_seen += settings.batch_size  # not before: a step that failed is taken again with these prompts
         return rollout
 
     def _learning_rate(self):
