@@ -20,6 +20,7 @@ from grpo_lib.records import GRPOSettings, StepRecord, record_step
 from grpo_lib.reference import make_reference, sync_reference
 from grpo_lib.rewards import combined_reward
 from grpo_lib.rollout import collect_rollout, sample_columns, score_rollout
+from grpo_lib.run_warnings import signs_of_no_learning
 from grpo_lib.schedule import learning_rate_factor
 from grpo_lib.streams import RandomStreams
 from grpo_lib.update import update_policy
@@ -99,7 +100,8 @@ class GRPORun:
         record = record_step(step, self.settings, rollout, watch, loss, grad_norm, rate, dict(clock.seconds))
         self.rollout = replace(rollout, old_log_probs=watch["log_probs"])
         self.history.append(record)
-        self._warn_of_what_teaches_nothing(record)
+        for what, text in signs_of_no_learning(self.history, self.settings).items():
+            self._warn(what, text)
         return record
 
     def change(self, **settings):
@@ -190,25 +192,10 @@ class GRPORun:
         factor = learning_rate_factor(s.schedule, len(self.history) + 1, s.warmup_steps, s.schedule_steps)
         return s.learning_rate * factor
 
-    def _warn_of_what_teaches_nothing(self, record):
-        if record.truncated == 1.0:
-            self._warn(
-                "cut",
-                f"step {record.step}: every completion was cut at max_completion_length = "
-                f"{self.settings.max_completion_length}; if rewards stay flat, raise it",
-            )
-        if record.step == 1 and self.rollout.rewards.unique().numel() == 1:
-            self._warn(
-                "equal",
-                f"step 1: all {len(self.rollout)} rewards are {record.reward_mean:g}, so there is nothing to compare "
-                "and nothing is learned. If that stays so, look at record.samples: the task may be too hard or too "
-                "easy for this model, or the reward may not read what it writes",
-            )
-
     def _warn(self, what, text):
         if what not in self._warned:
             self._warned.add(what)
-            warnings.warn(text, stacklevel=4)
+            warnings.warn(text, stacklevel=3)
 
 
 @functools.lru_cache(maxsize=4)
