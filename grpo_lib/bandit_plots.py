@@ -1,8 +1,19 @@
-"""The bandit's figures: a whole run in three panels, two runs side by side, and one GRPO step taken apart."""
+"""The bandit's figures: a whole run in three panels, and two runs side by side.
+
+Each comes as a `go.Figure` and as plain data (`…_figure_dict`), which a slider's redraw sends to the page. Plotly takes
+long to build and check a figure, so plain data is a figure of the same structure, built once, with other curves.
+"""
+
+from functools import lru_cache
 
 import numpy as np
 
-from grpo_lib.plot_style import CLEAR, TEXT, checked, colour, finish, line_style, positive, rounded, subplots
+from grpo_lib.plot_style import TEXT, checked, colour, finish, line_style, positive, refilled, rounded, subplots
+
+__all__ = ["bandit_figure", "bandit_figure_dict", "compare_figure", "compare_figure_dict"]
+
+RUN_HEIGHT, COMPARE_HEIGHT = 330, 390  # pixels, of the panels
+_BLANK = dict(name=" ", x=[], y=[])  # where a curve will be
 
 
 def bandit_figure(
@@ -26,14 +37,45 @@ def bandit_figure(
     >>> [trace.name for trace in fig.data]
     ['ant', 'cat', 'mean reward', 'KL of one step', 'KL to reference']
     """
+    curves, alt = _run_curves(vocab, prob_history, reward_history, kl_step_history, kl_ref_history, resting_points)
+    return _drawn_run(len(vocab), curves, alt, title)
+
+
+def bandit_figure_dict(vocab, *histories, resting_points=None, title=None):
+    """`bandit_figure` of the same arguments as plain data: `json.loads(bandit_figure(…).to_json())`, but sooner."""
+    curves, alt = _run_curves(vocab, *histories, resting_points)
+    skeleton = _run_skeleton(len(vocab), len(curves), bool(title))
+    return refilled(skeleton, curves, height=RUN_HEIGHT, alt=alt, title=title)
+
+
+@lru_cache(maxsize=32)
+def _run_skeleton(words, count, titled):
+    """As text, which nobody can alter."""
+    return _drawn_run(words, [_BLANK] * count, " ", " " if titled else None).to_json()
+
+
+def _run_curves(vocab, prob_history, reward_history, kl_step_history, kl_ref_history, resting_points):
+    """Name, x and y of each trace of `bandit_figure`, in their order, and its alt text."""
     probs, rewards, kl_step, kl_ref, rests = _checked_run(
         vocab, prob_history, reward_history, kl_step_history, kl_ref_history, resting_points
     )
-    steps = list(range(len(probs)))
+    names = [_resting_name(word, k, rests) for k, word in enumerate(vocab)]
+    reward = dict(name="mean reward", x=list(range(len(rewards))), y=rounded(rewards))
+    curves = [*_word_curves(vocab, names, probs, rests), reward, *_kl_curves(kl_step, kl_ref)]
+    best = int(np.argmax(probs[-1]))
+    alt = (
+        f"Over {len(rewards)} iterations the probability of {vocab[best]} goes from {probs[0, best]:.2f} "
+        f"to {probs[-1, best]:.2f}, and the KL to the reference ends at {kl_ref[-1]:.2g} nats."
+    )
+    return curves, alt
+
+
+def _drawn_run(words, curves, alt, title):
+    """The figure of a run, whatever its curves are."""
+    *word_curves, reward, kl_step, kl_ref = curves
     fig = subplots(2, 2, x=0.13, specs=[[dict(rowspan=2), {}], [None, {}]], column_widths=[0.56, 0.44])
-    _words_panel(fig, vocab, probs, rests, [_resting_name(word, k, rests) for k, word in enumerate(vocab)])
-    grey = dict(color=TEXT, width=1.5)
-    fig.add_scatter(x=steps[:-1], y=rounded(rewards), name="mean reward", line=grey, showlegend=False, row=1, col=2)
+    _words_panel(fig, words, word_curves)
+    fig.add_scatter(**reward, line=dict(color=TEXT, width=1.5), showlegend=False, row=1, col=2)
     _kl_panel(fig, kl_step, kl_ref)
     fig.update_traces(mode="lines")
     fig.update_xaxes(title_text="iteration")
@@ -42,12 +84,7 @@ def bandit_figure(
     fig.update_yaxes(title_text="probability of each word", range=[-0.02, 1.02], row=1, col=1)
     fig.update_yaxes(title_text="mean reward", row=1, col=2)
     fig.update_yaxes(title_text="KL (nats, log)", type="log", exponentformat="power", nticks=5, row=2, col=2)
-    best = int(np.argmax(probs[-1]))
-    alt = (
-        f"Over {len(rewards)} iterations the probability of {vocab[best]} goes from {probs[0, best]:.2f} "
-        f"to {probs[-1, best]:.2f}, and the KL to the reference ends at {kl_ref[-1]:.2g} nats."
-    )
-    return finish(fig, height=330, alt=alt, title=title)
+    return finish(fig, height=RUN_HEIGHT, alt=alt, title=title)
 
 
 def compare_figure(vocab, run_a, run_b, *, title=None):
@@ -66,27 +103,63 @@ def compare_figure(vocab, run_a, run_b, *, title=None):
     >>> [trace.name for trace in compare_figure(["ant", "cat"], run, run).data[:4]]
     ['ant', 'cat', 'KL of one step', 'KL to reference']
     """
-    fig = subplots(2, 2, x=0.06, y=0.1, shared_yaxes="rows", shared_xaxes="all", row_heights=[0.6, 0.4])
-    ends, kls = [], []
-    for col, run in enumerate((run_a, run_b), start=1):
+    curves, sizes, kl_range, alt = _compared_curves(vocab, run_a, run_b)
+    return _drawn_comparison(len(vocab), sizes, curves, kl_range, alt, title)
+
+
+def compare_figure_dict(vocab, run_a, run_b, *, title=None):
+    """`compare_figure` of the same arguments as plain data, but sooner."""
+    curves, sizes, kl_range, alt = _compared_curves(vocab, run_a, run_b)
+    curves = [{**curve, "legendgroup": _legend_group(curve["name"])} for curve in curves]
+    skeleton = _comparison_skeleton(len(vocab), sizes, bool(title))
+    figure = refilled(skeleton, curves, height=COMPARE_HEIGHT, alt=alt, title=title)
+    for axis in ("yaxis3", "yaxis4"):
+        figure["layout"][axis]["range"] = list(kl_range)
+    return figure
+
+
+@lru_cache(maxsize=32)
+def _comparison_skeleton(words, sizes, titled):
+    return _drawn_comparison(words, sizes, [_BLANK] * sum(sizes), [0, 1], " ", " " if titled else None).to_json()
+
+
+def _compared_curves(vocab, run_a, run_b):
+    """Name, x and y of each trace of `compare_figure`, how many are A's and B's, the KL axis' range, the alt text."""
+    curves, sizes, ends, kls = [], [], [], []
+    for run in (run_a, run_b):
         probs, _, kl_step, kl_ref, rests = _checked_run(vocab, *run)
-        _words_panel(fig, vocab, probs, rests, vocab, col=col)
-        _kl_panel(fig, kl_step, kl_ref, col=col)
-        fig.update_xaxes(title_text=f"iteration ({'AB'[col - 1]})", row=2, col=col)
+        own = [*_word_curves(vocab, vocab, probs, rests), *_kl_curves(kl_step, kl_ref)]
+        curves += own
+        sizes.append(len(own))
         ends.append(probs[-1])
         kls += [*kl_step, *kl_ref]
-    fig.update_traces(mode="lines")
-    fig.for_each_trace(lambda trace: trace.update(legendgroup=trace.name.removesuffix(" at rest")))
-    fig.update_yaxes(range=[-0.02, 1.02], row=1)
-    fig.update_yaxes(title_text="probability of each word", row=1, col=1)
     kls = np.log10([kl for kl in kls if kl > 0] or [1])  # matched log axes do not find their range by themselves
-    kl_range = [max(kls.min(), kls.max() - 8) - 0.1, kls.max() + 0.1]
-    fig.update_yaxes(type="log", range=kl_range, exponentformat="power", nticks=5, row=2)
-    fig.update_yaxes(title_text="KL (nats, log)", row=2, col=1)
+    kl_range = [float(max(kls.min(), kls.max() - 8) - 0.1), float(kls.max() + 0.1)]
     best = int(np.argmax(ends[0]))
     alt = f"Two runs side by side: the probability of {vocab[best]} ends at {ends[0][best]:.2f} in A"
+    return curves, tuple(sizes), kl_range, f"{alt} and at {ends[1][best]:.2f} in B."
+
+
+def _drawn_comparison(words, sizes, curves, kl_range, alt, title):
+    """The figure of two runs, whatever their curves are."""
+    fig = subplots(2, 2, x=0.06, y=0.1, shared_yaxes="rows", shared_xaxes="all", row_heights=[0.6, 0.4])
+    for col, own in enumerate((curves[: sizes[0]], curves[sizes[0] :]), start=1):
+        *word_curves, kl_step, kl_ref = own
+        _words_panel(fig, words, word_curves, col=col)
+        _kl_panel(fig, kl_step, kl_ref, col=col)
+        fig.update_xaxes(title_text=f"iteration ({'AB'[col - 1]})", row=2, col=col)
+    fig.update_traces(mode="lines")
+    fig.for_each_trace(lambda trace: trace.update(legendgroup=_legend_group(trace.name)))
+    fig.update_yaxes(range=[-0.02, 1.02], row=1)
+    fig.update_yaxes(title_text="probability of each word", row=1, col=1)
+    fig.update_yaxes(type="log", range=kl_range, exponentformat="power", nticks=5, row=2)
+    fig.update_yaxes(title_text="KL (nats, log)", row=2, col=1)
     fig.update_layout(title_font_size=13)
-    return finish(fig, height=390, alt=f"{alt} and at {ends[1][best]:.2f} in B.", title=title)
+    return finish(fig, height=COMPARE_HEIGHT, alt=alt, title=title)
+
+
+def _legend_group(name):
+    return name.removesuffix(" at rest")
 
 
 def _resting_name(word, k, rests):
@@ -94,27 +167,40 @@ def _resting_name(word, k, rests):
     return f"{word} (rests at {rest})" if rest else str(word)
 
 
-def _words_panel(fig, vocab, probs, rests, names, col=1):
-    """One curve a word, then one dotted line a word and resting point; the legend is that of column 1."""
+def _word_curves(vocab, names, probs, rests):
+    """One curve a word, then one line a word and resting point."""
     steps = list(range(len(probs)))
-    place = dict(row=1, col=col)
-    for k, name in enumerate(names):
-        fig.add_scatter(x=steps, y=rounded(probs[:, k]), name=name, line=line_style(k), showlegend=col == 1, **place)
-    for point in rests:
-        for k, word in enumerate(vocab):
-            dotted = dict(color=colour(k), dash="dot", width=1.5)
-            tip = f"{word} at rest"
-            fig.add_scatter(
-                x=[0, steps[-1]], y=rounded(point[[k, k]]), name=tip, line=dotted, showlegend=False, **place
-            )
+    curves = [dict(name=str(name), x=steps, y=rounded(probs[:, k])) for k, name in enumerate(names)]
+    ends = [steps[0], steps[-1]]
+    return curves + [
+        dict(name=f"{word} at rest", x=ends, y=rounded(point[[k, k]]))
+        for point in rests
+        for k, word in enumerate(vocab)
+    ]
+
+
+def _kl_curves(kl_step, kl_ref):
+    steps = list(range(len(kl_ref)))
+    return [
+        dict(name="KL of one step", x=steps[1:], y=positive(kl_step)),
+        dict(name="KL to reference", x=steps, y=positive(kl_ref)),
+    ]
+
+
+def _words_panel(fig, words, curves, col=1):
+    """One curve a word, then one dotted line a word and resting point; the legend is that of column 1."""
+    for i, curve in enumerate(curves):
+        k, at_rest = i % words, i >= words
+        line = dict(color=colour(k), dash="dot", width=1.5) if at_rest else line_style(k)
+        fig.add_scatter(**curve, line=line, showlegend=col == 1 and not at_rest, row=1, col=col)
 
 
 def _kl_panel(fig, kl_step, kl_ref, col=None):
     """Both KLs, in the lower right panel, or in a column of two runs."""
     blue, orange = dict(color=colour(5)), dict(color=colour(4), dash="6px 3px")
-    steps, place = list(range(len(kl_ref))), dict(row=2, col=col or 2, showlegend=col != 2)
-    fig.add_scatter(x=steps[1:], y=positive(kl_step), name="KL of one step", line=orange, **place)
-    fig.add_scatter(x=steps, y=positive(kl_ref), name="KL to reference", line=blue, **place)
+    place = dict(row=2, col=col or 2, showlegend=col != 2)
+    fig.add_scatter(**kl_step, line=orange, **place)
+    fig.add_scatter(**kl_ref, line=blue, **place)
 
 
 def _checked_run(vocab, prob_history, reward_history, kl_step_history, kl_ref_history, resting_points):
@@ -132,86 +218,3 @@ def _checked_run(vocab, prob_history, reward_history, kl_step_history, kl_ref_hi
         checked("kl_ref_history", kl_ref_history, (n + 1,)),
         rests,
     )
-
-
-def bandit_step_figure(vocab, samples, rewards, advantages, push, pull, probs_before, probs_after, *, title=None):
-    """Draw one GRPO step by hand: what was sampled, the push and pull on each word, probabilities before and after.
-
-    Args:
-        vocab: K words.
-        samples: (G,) index of each sampled word.
-        rewards, advantages: (G,), of the same samples.
-        push: (K,) step of each word's logit asked for by the samples (policy gradient).
-        pull: (K,) step asked for by the KL to the reference, signed as it is added; zeros if beta is 0.
-        probs_before, probs_after: (K,).
-    Returns:
-        `go.Figure`; traces: sample counts, push, pull, their sum, probabilities before, and after.
-    Raises:
-        ValueError: on a shape that does not fit, or an index outside the vocabulary.
-
-    >>> step = [0, 1], [1.0, 0.0], [1.0, -1.0], [1.0, -1.0], [0.0, 0.0], [0.5, 0.5], [0.6, 0.4]
-    >>> bandit_step_figure(["ant", "cat"], *step).layout.meta["alt"]
-    'One step on 2 samples moves the probability of ant from 0.500 to 0.600.'
-    """
-    k, g = len(vocab), len(samples)
-    index = checked("samples", samples, (None,)).astype(int)
-    if index.min() < 0 or index.max() >= k:
-        raise ValueError(f"samples must be word indices 0 to {k - 1}, got {index.min()} to {index.max()}")
-    rewards, advantages = checked("rewards", rewards, (g,)), checked("advantages", advantages, (g,))
-    push, pull = checked("push", push, (k,)), checked("pull", pull, (k,))
-    before, after = checked("probs_before", probs_before, (k,)), checked("probs_after", probs_after, (k,))
-    words, colours = list(vocab), [colour(i) for i in range(k)]
-    fig = subplots(1, 3, x=0.1)
-    _samples_panel(fig, words, index, rewards, advantages)
-    _push_and_pull_panel(fig, words, push, pull)
-    for name, values, opacity in (("before", before, 0.4), ("after", after, 1.0)):
-        look = dict(color=colours, opacity=opacity)
-        fig.add_bar(x=words, y=rounded(values), name=name, marker=look, showlegend=False, row=1, col=3)
-    for col, text in enumerate(
-        ("samples (count)", "push and pull on each logit", "probability (pale before, full after)"), start=1
-    ):
-        fig.update_yaxes(title_text=text, row=1, col=col)
-    fig.update_xaxes(title_text="word")
-    up = int(np.argmax(np.abs(after - before)))
-    alt = f"One step on {g} samples moves the probability of {words[up]} from {before[up]:.3f} to {after[up]:.3f}."
-    return finish(fig, height=270, alt=alt, title=title)
-
-
-def _samples_panel(fig, words, index, rewards, advantages):
-    counts = np.bincount(index, minlength=len(words))
-    fig.add_bar(
-        x=words,
-        y=counts.tolist(),
-        text=[_sample_label(index == i, rewards, advantages) for i in range(len(words))],
-        textposition="outside",
-        textangle=0,
-        textfont=dict(size=11, color=TEXT),
-        cliponaxis=False,
-        marker_color=[colour(i) for i in range(len(words))],
-        name="samples",
-        showlegend=False,
-        row=1,
-        col=1,
-    )
-    fig.update_yaxes(range=[0, 1.3 * float(counts.max())], row=1, col=1)  # room for the text above the bars
-
-
-def _push_and_pull_panel(fig, words, push, pull):
-    fig.add_bar(x=words, y=rounded(push), name="push (samples)", marker_color=colour(5), row=1, col=2)
-    hatch = dict(
-        color=CLEAR,
-        line=dict(color=colour(4), width=1.5),
-        pattern=dict(shape="/", fgcolor=colour(4), bgcolor=CLEAR, size=7),
-    )
-    fig.add_bar(x=words, y=rounded(pull), name="pull (KL)", marker=hatch, row=1, col=2)
-    net = dict(symbol="diamond", size=10, color=TEXT, line=dict(color="#FFFFFF", width=1))
-    fig.add_scatter(x=words, y=rounded(push + pull), name="their sum", mode="markers", marker=net, row=1, col=2)
-    fig.update_yaxes(zeroline=True, zerolinecolor=TEXT, row=1, col=2)
-
-
-def _sample_label(chosen, rewards, advantages):
-    """Reward and advantage of one word's samples, for the text on its bar."""
-    if not chosen.any():
-        return ""
-    spread = sorted({f"r {r:.3g}<br>A {a:+.2f}" for r, a in zip(rewards[chosen], advantages[chosen], strict=True)})
-    return "<br>".join(spread[:2])

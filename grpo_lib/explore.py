@@ -1,11 +1,15 @@
 """What the bandit explorer shows, as plain functions: settings in, a figure out; no widgets, no front end."""
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from html import escape
 
 import numpy as np
 
 from grpo_lib.bandit import BanditGRPO
+from grpo_lib.bandit_plots import bandit_figure_dict, compare_figure_dict
 from grpo_lib.bandit_runs import describe, resting_points_of, resting_text, setting_texts
 from grpo_lib.plot_style import colour
 from grpo_lib.plots import bandit_figure, bandit_step_figure, compare_figure
@@ -90,15 +94,27 @@ def _split(*, beta=0.5, learning_rate=0.01, normalise=True, num_samples=20, num_
 class Exploration:
     """What one set of settings led to.
 
-    Attributes:
-        figure: `go.Figure`.
+    Args:
         run: the trained `BanditGRPO`.
+        draw: called without arguments, returns the figure; when it is asked for.
+        draw_dict: the same as plain data, where that is to be had sooner than through the figure.
         html: a table of the step; empty for a whole run.
+    Attributes:
+        figure: `go.Figure`. figure_dict: the same as plain data, ready to be sent to a page.
     """
 
-    figure: object
     run: BanditGRPO
+    draw: Callable
+    draw_dict: Callable | None = None
     html: str = ""
+
+    @cached_property
+    def figure(self):
+        return self.draw()
+
+    @cached_property
+    def figure_dict(self):
+        return json.loads(self.figure.to_json()) if self.draw_dict is None else self.draw_dict()
 
 
 def explore_run(settings, num_samples, num_iterations):
@@ -106,7 +122,9 @@ def explore_run(settings, num_samples, num_iterations):
     run, histories, rest = _trained(settings, num_samples, num_iterations)
     *histories, points = histories
     title = f"{describe(run, num_samples)}<br>{rest}"
-    return Exploration(bandit_figure(run.vocab, *histories, resting_points=points, title=title), run)
+    arguments, more = (run.vocab, *histories), dict(resting_points=points, title=title)
+    draw, draw_dict = (partial(how, *arguments, **more) for how in (bandit_figure, bandit_figure_dict))
+    return Exploration(run, draw, draw_dict)
 
 
 def explore_both(first, second):
@@ -120,7 +138,11 @@ def explore_both(first, second):
     for name, mine, other, rest in zip("AB", texts, texts[::-1], rests, strict=True):
         own = [text for setting, (text, _) in mine.items() if other[setting][0] != text]
         lines += [f"{name}: {', '.join(own) or 'the same settings'}", rest]
-    return Exploration(compare_figure(runs[0].vocab, *drawn, title="<br>".join(lines)), runs[1])
+    title = "<br>".join(lines)
+    draw, draw_dict = (
+        partial(how, runs[0].vocab, *drawn, title=title) for how in (compare_figure, compare_figure_dict)
+    )
+    return Exploration(runs[1], draw, draw_dict)
 
 
 def _trained(settings, num_samples, num_iterations):
@@ -129,8 +151,8 @@ def _trained(settings, num_samples, num_iterations):
     run.train(num_iterations, num_samples)
     points = resting_points_of(run, num_samples)
     stable = [point.probs for point in points or () if point.stable]
-    histories = run.prob_history, run.reward_history, run.kl_div_history, run.kl_ref_history, stable
-    return run, histories, resting_text(run, points)
+    histories = run.prob_history, run.reward_history, run.kl_div_history, run.kl_ref_history
+    return run, (*map(tuple, histories), stable), resting_text(run, points)  # copies: a run may be trained on
 
 
 def explore_step(settings, num_samples, iteration):
@@ -140,7 +162,8 @@ def explore_step(settings, num_samples, iteration):
         run.train(iteration - 1, num_samples)
     step = run.step(num_samples)
     clipped = f"<br>clipped: {step.clip_fraction:.0%} of the samples" if run.updates_per_rollout > 1 else ""
-    figure = bandit_step_figure(
+    draw = partial(
+        bandit_step_figure,
         run.vocab,
         step.samples,
         step.rewards,
@@ -151,7 +174,7 @@ def explore_step(settings, num_samples, iteration):
         step.probs_after,
         title=f"Iteration {step.iteration}: {describe(run, num_samples)}{clipped}",
     )
-    return Exploration(figure, run, step_table(run, step))
+    return Exploration(run, draw, html=step_table(run, step))
 
 
 def step_table(run, step):

@@ -15,6 +15,11 @@ class HeldRun:
     @property
     def training(self):
         """The `GRPORun` of now; `reset` makes a new one."""
+        if self._live.released:
+            raise RuntimeError(
+                "the cell that made this panel was run again, and the new panel took its place: of this one history, "
+                "changes and figure() are kept, the model is not; take `model = panel.model` before, to keep that"
+            )
         if self._live.training is None:
             raise RuntimeError("the last reset failed, so there is no run: see panel.error, mend it, panel.reset()")
         return self._live.training
@@ -35,7 +40,7 @@ class HeldRun:
     @property
     def history(self):
         """The `StepRecord`s of all steps since the start or the last reset."""
-        return self.training.history
+        return self._live.history if self._live.released else self.training.history
 
     @property
     def changes(self):
@@ -48,7 +53,7 @@ class HeldRun:
 
     @property
     def running(self):
-        return self._live.going
+        return self._live.running
 
     def figure(self):
         """The curves so far as a Plotly figure: put it into the next cell, a saved notebook keeps no live panel."""

@@ -9,7 +9,8 @@ import time
 import weakref
 
 from grpo_lib._arguments import check_count
-from grpo_lib.live_chart import Change
+from grpo_lib.interrupts import ignore_again, interruptible
+from grpo_lib.steered_run import SteeredRun, free_frames
 
 __all__ = ["LiveRun"]
 
@@ -17,38 +18,34 @@ GAP = 0.01  # seconds between two steps. asyncio.sleep(0) is one turn of the loo
 DRAW_EVERY = 0.1  # seconds between two redraws, at least
 
 
-class LiveRun:
+class LiveRun(SteeredRun):
     """Starts, pauses, steps and resets a run of GRPO, and tells when to draw it.
 
     Only one run of a kernel trains at a time: one that starts pauses the one before it. Its methods are for code in the
     kernel's main thread; a callback that may come from elsewhere goes through `post`.
 
     Args:
-        make_training: called without arguments, returns a fresh `GRPORun`; at once, and again at every reset.
-        asked: called before each step, returns the settings asked for, name → value. Those whose value differs from
-            the last time are changed (`GRPORun.change`); so a setting changed from code stands until its control moves.
+        make_training, asked: see `SteeredRun`; a reset makes the run anew.
         draw: called without arguments after steps, at most every 0.1 s, and after every start, stop and error.
         max_steps: a started run stops there.
     Attributes:
-        training: the `GRPORun`. changes: the `Change`s of its settings, oldest first. callbacks: see `LivePanel`.
-        error: the exception that stopped the run, or None. going: whether it is to go on. task: the asyncio task.
+        training, history, changes: see `SteeredRun`. callbacks: see `LivePanel`. task: the asyncio task.
+        error: the exception that stopped the run, or None. going: whether it is to go on.
     """
 
     _latest = None  # a weak reference to the run of this kernel that was started last
 
     def __init__(self, make_training, *, asked, draw, max_steps):
-        self._make, self._asked, self._draw, self.max_steps = make_training, asked, draw, max_steps
-        self.callbacks, self.closed, self.task, self._drawn, self.stepping = [], False, None, 0.0, False
-        self._last_model = None
+        self._draw, self.max_steps, self._drawn = draw, max_steps, 0.0
+        self.callbacks, self.closed, self.task, self._turn = [], False, None, 0
+        self.going, self.stepping, self.error = False, False, None
         self.come_home()
-        self._make_anew()
+        super().__init__(make_training, asked)
 
     def come_home(self):
         """Remember the event loop and the cell that callbacks from elsewhere are to be brought to."""
         self._check_open()
         self._loop, self._context = _running_loop(), contextvars.copy_context()
-
-    # --- from code, in the main thread
 
     def start(self):
         """Train on, in the background: the first step is taken when the running cell ends.
@@ -63,9 +60,10 @@ class LiveRun:
             raise RuntimeError("training in the background needs a notebook's event loop; run(steps) needs none")
         self.pause_latest(self)
         self.error, self.going = None, True
-        if self.task is None or self.task.done():
+        if self.task is None or self.task.done() or self.task.get_loop() is not self._loop:
+            self._turn += 1  # a task left in a loop that has stopped would else come back with that loop
             # asyncio holds its tasks only weakly. The context is the cell's, so that what a step prints appears there
-            self.task = self._context.copy().run(self._loop.create_task, self._train())
+            self.task = self._context.copy().run(self._loop.create_task, self._train(self._turn))
         self.redraw()
 
     def pause(self):
@@ -102,10 +100,11 @@ class LiveRun:
     def reset(self, before=lambda: None):
         """Pause, call `before`, and start anew: first weights, empty history, the same random streams."""
         self._check_open()
-        self.going, self.error = False, None
+        error, self.going, self.error = self.error, False, None
+        free_frames(error)
         before()
         try:
-            self._make_anew()
+            self.make_anew()
         except Exception as error:
             self.error = error
             raise
@@ -117,13 +116,20 @@ class LiveRun:
         self.going, self.closed = False, True
         self.callbacks.clear()
         if self.task is not None:
-            self.task.cancel()
+            if not self.task.get_loop().is_closed():
+                self.task.cancel()
             self.task = None
 
+    def release(self):
+        """Close, and keep no more than history, changes and error (see `SteeredRun.release`)."""
+        self.close()
+        free_frames(self.error)
+        super().release()
+
     @property
-    def taken(self):
-        """How many steps were taken since the start or the last reset."""
-        return len(self.training.history) if self.training is not None else 0
+    def running(self):
+        """Whether it trains: in `run`, or in the background while the loop it was started in goes round."""
+        return self.going and (self.stepping or (self.task is not None and self.task.get_loop().is_running()))
 
     # --- from a button
 
@@ -142,10 +148,6 @@ class LiveRun:
         else:
             self._guard(open_only)
 
-    def pending(self, asked):
-        """Those of the settings asked for that the next step will change to."""
-        return {name: value for name, value in asked.items() if value != self._heard[name]}
-
     def redraw(self):
         self._drawn = time.monotonic()
         if not self.closed:
@@ -153,25 +155,18 @@ class LiveRun:
 
     # --- inside
 
-    async def _train(self):
-        while self.going and self.taken < self.max_steps and self._guard(self._advance):
-            await asyncio.sleep(GAP)
-        self.going = False
-        self._guard(self.redraw)
+    async def _train(self, turn):
+        try:
+            while self.going and self._turn == turn and self.taken < self.max_steps and self._guard(self._advance):
+                await asyncio.sleep(GAP)
+        finally:  # also where the loop ends and cancels its tasks
+            if self._turn == turn:
+                self.going = False
+                self._guard(self.redraw)
 
     def _advance(self):
-        """One step with the settings asked for now; its changes are noted once it is taken."""
-        asked = self._asked()  # read once: one step, one setting
-        moved = self.pending(asked)
-        if moved:
-            self.training.change(**moved)
-        self._heard = asked
-        settings = vars(self.training.settings)
-        record = next(self.training)
-        for name, value in settings.items():
-            if value != self._settings[name]:
-                self.changes.append(Change(record.step, name, self._settings[name], value))
-        self._settings = settings
+        """One step with the settings asked for now."""
+        record = self.step()
         for callback in tuple(self.callbacks):
             callback(self.training, record)
         if time.monotonic() - self._drawn >= DRAW_EVERY:
@@ -180,7 +175,8 @@ class LiveRun:
     def _guard(self, action):
         """Whether `action` went well; if not, the run stops and shows why: nobody sees an exception in a task."""
         try:
-            action()
+            with interruptible(LiveRun._halt_latest):
+                action()
             return True
         except (Exception, KeyboardInterrupt) as error:  # an interrupt pauses; let out of a task, it ends the kernel
             self.error, self.going = error if isinstance(error, Exception) else None, False
@@ -189,20 +185,9 @@ class LiveRun:
             except Exception as another:  # the drawing itself fails; the message over it has been set
                 self.error = another
             return False
-
-    def _make_anew(self):
-        self.training = None  # two models at once may not fit
-        self.going, self.error, self.changes = False, None, []
-        training = self._make()
-        if self._last_model is not None and self._last_model() is training.model:
-            raise ValueError(
-                "the model factory returned the model that was trained already, so there is no start to go back to; "
-                "let it load or build a new one at each call"
-            )
-        self._last_model = weakref.ref(training.model)
-        self._settings = vars(training.settings)
-        self._heard = {name: self._settings[name] for name in self._asked()}
-        self.training = training
+        finally:
+            if not self.going:
+                ignore_again()
 
     @classmethod
     def pause_latest(cls, follower=None):
@@ -212,10 +197,16 @@ class LiveRun:
             latest.pause()
         cls._latest = weakref.ref(follower) if follower is not None else None
 
+    @classmethod
+    def _halt_latest(cls):
+        latest = cls._latest and cls._latest()
+        if latest is not None:
+            latest.going = False
+
     def _check_ready(self):
         self._check_open()
         if self.training is None:  # a reset has failed
-            self._make_anew()
+            self.make_anew()
 
     def _check_open(self):
         if self.closed:

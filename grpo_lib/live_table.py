@@ -2,7 +2,7 @@
 
 from html import escape
 
-from grpo_lib.live_chart import NAMES, STEERED
+from grpo_lib.live_chart import NAMES, STEERED, newest_changes
 
 __all__ = ["changes_html", "newest_samples", "samples_html", "status_html"]
 
@@ -89,11 +89,13 @@ def _listed(settings):
     return ", ".join(f"{NAMES.get(name, name)} {value:.3g}" for name, value in settings.items())
 
 
-def changes_html(changes, most=6):
+def changes_html(changes):
     """The newest changes of settings, numbered as on the curves."""
-    numbered = [f"<b>{number}</b> {escape(str(change))}" for number, change in enumerate(changes, 1)]
-    earlier = [f"… {len(numbered) - most} earlier"] if len(numbered) > most else []
-    lines = " &nbsp;·&nbsp; ".join(earlier + numbered[-most:])
+    named = newest_changes(changes)
+    lines = [f"<b>{number}</b> {escape(str(change))}" for number, change in named]
+    if len(changes) > len(named):
+        lines.insert(0, f"… {len(changes) - len(named)} earlier")
+    lines = " &nbsp;·&nbsp; ".join(lines)
     return f'<div class="live-changes" style="font-size:12px;line-height:1.5">{lines}</div>' if lines else ""
 
 
@@ -113,7 +115,7 @@ def _side(name):
 
 
 def _question(row):
-    answer = f"  (answer {row['answer']})" if "answer" in row else ""
+    answer = f"  (answer {_cut(str(row['answer']))})" if "answer" in row else ""
     return _cut(str(row["prompt"])) + answer
 
 

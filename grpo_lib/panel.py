@@ -8,7 +8,6 @@ panel.inspect()   # the newest step in the rollout inspector
 """
 
 from dataclasses import replace
-from functools import partial
 
 from grpo_lib._arguments import check_count
 from grpo_lib.controls import check_on_controls
@@ -16,6 +15,7 @@ from grpo_lib.held_run import HeldRun
 from grpo_lib.live_cells import close_earlier, made_here
 from grpo_lib.live_chart import STEERED
 from grpo_lib.live_run import LiveRun
+from grpo_lib.named_controls import Controls
 from grpo_lib.panel_controls import arrange_panel, panel_buttons, panel_sliders
 from grpo_lib.panel_view import PanelView
 from grpo_lib.records import GRPOSettings
@@ -26,13 +26,16 @@ from grpo_lib.run import GRPORun
 __all__ = ["LivePanel"]
 
 
-class LivePanel(HeldRun):
+class LivePanel(Controls, HeldRun):
     """Start, pause, step, resume and reset a GRPO run; beta, learning rate, temperature and group size while it trains.
 
-    Put it on a cell's last line, or call `show()`. It trains in the kernel's event loop, so the kernel answers to
-    sliders and to other cells between two steps. A slider acts from the next step on; that step's record holds the new
-    value, and the curves are marked. An error in a step stops the run and is shown. A cell that is run again closes the
-    panel it made before; of several panels only the one started last trains.
+    Call `show()` on a line of its own (on a cell's last line it is shown too, but IPython's `Out` then keeps it). It
+    trains in the kernel's event loop, so the kernel answers to sliders and to other cells between two steps. A slider
+    acts from the next step on; that step's record holds the new value, and the curves are marked. An error in a step
+    stops the run and is shown; the stop button pauses it, even in the middle of a step, which then was not taken.
+
+    Of several panels only the one started last trains. A cell that is run again closes the panel it made before: its
+    history and figure stay, its model is freed unless you hold it (`model = panel.model`).
 
     *Inspect* opens the rollout inspector below, on the newest step; so does `inspect()`, in a cell of its own.
 
@@ -45,7 +48,7 @@ class LivePanel(HeldRun):
         max_steps: *Start* stops there; an attribute, may be raised.
         on_step: a function, or a list of them, see `on_step`.
     Attributes:
-        beta, learning_rate, temperature, num_generations: the sliders; set their `.value` from code as well.
+        beta, learning_rate, temperature, num_generations: the sliders; from code, set `panel.beta.value = 0.5`.
         training, model, tokenizer, history, rollout, changes: the run as it stands, see `HeldRun`.
         box: the whole panel as a widget. error: what stopped the run, or None. running: whether it trains.
     Raises:
@@ -85,26 +88,27 @@ class LivePanel(HeldRun):
         close_earlier()
         settings = replace(settings or GRPOSettings(), track_kl=True)
         start = {name: getattr(settings, name) for name in STEERED}
-        self._sliders, self._start, self._view = panel_sliders(**start), start, PanelView()
-        check_on_controls(self._sliders, start, instead="GRPORun takes any value")
-        for name, slider in self._sliders.items():
-            setattr(self, name, slider)
-        self._live = LiveRun(
-            lambda: GRPORun(*model_factory(), train_data, settings, reward_function=reward_function),
-            asked=self._values,
-            draw=self._draw,
-            max_steps=max_steps,
-        )
-        actions = dict(start=self.start, pause=self.pause, one_step=lambda: self.run(1), reset=self.reset)
-        actions["inspect"] = self._open_inspector
-        self._buttons = panel_buttons(**{name: partial(self._live.post, action) for name, action in actions.items()})
+        self._start, self._view = start, PanelView()
+        self._sliders, self._buttons = panel_sliders(**start), panel_buttons(**self._actions())
         self.box = arrange_panel(self._sliders, self._buttons, *self._view.widgets)
+        try:
+            check_on_controls(self._sliders, start, instead="GRPORun takes any value")
+            self._live = LiveRun(
+                lambda: GRPORun(*model_factory(), train_data, settings, reward_function=reward_function),
+                asked=self._values,
+                draw=self._draw,
+                max_steps=max_steps,
+            )
+            self._draw()
+        except BaseException:
+            close_tree(self.box)  # nobody else could; and widgets of the factory's own, a progress bar, stay
+            raise
+        self.expose_controls(self._sliders)
         for callback in callbacks:
             self.on_step(callback)
         for slider in self._sliders.values():
             slider.observe(self._moved, "value")
         made_here(self)
-        self._draw()
 
     @property
     def max_steps(self):
@@ -151,10 +155,16 @@ class LivePanel(HeldRun):
         """
         if not callable(callback):
             raise TypeError(f"on_step needs a function of a run and a record, got {callback!r}")
-        if remove:
+        if not remove:
+            self._live.callbacks.append(callback)
+        elif callback in self._live.callbacks:
             self._live.callbacks.remove(callback)
         else:
-            self._live.callbacks.append(callback)
+            name, number = getattr(callback, "__name__", callback), len(self._live.callbacks)
+            raise ValueError(
+                f"{name!s:.60} cannot be removed: it is none of the {number} functions called "
+                "after a step; a function defined again is another one, so remove it before, under a name you keep"
+            )
 
     def close(self):
         """Stop, and take the panel off the page; model, history and figure stay. Called again, does nothing."""
@@ -163,13 +173,30 @@ class LivePanel(HeldRun):
             self._view.put_inspector(None)
             close_tree(self.box)
 
+    def release(self):
+        """Close, and let go of the model, its reference and the optimizer; history, changes and figure stay."""
+        self.close()
+        self._live.release()
+
     # --- inside
 
     def _values(self):
         return {name: slider.value for name, slider in self._sliders.items()}
 
+    def _actions(self):
+        """What the buttons do: name → function without arguments."""
+        actions = dict(start=self.start, pause=self.pause, one_step=lambda: self.run(1), reset=self.reset)
+        actions["inspect"] = self._open_inspector
+        return {name: lambda action=action: self._live.post(action) for name, action in actions.items()}
+
     def _open_inspector(self):
-        self._view.put_inspector(self.inspect(), f"Step {len(self.history)}, after its update")
+        title = f"Step {self._live.taken}, after its update"
+        try:
+            inspector = self.inspect()
+        except Exception as error:  # looking is no step: a run that trains goes on
+            self._view.put_error(error, f"{title}: the inspector could not be opened")
+        else:
+            self._view.put_inspector(inspector, title)
 
     def _back_to_start(self):
         self._view.put_inspector(None)

@@ -23,10 +23,10 @@ class PanelView:
         self.message.value = error_html(live.error) if live.error is not None else ""
         self.draw_status(live, asked)
         training = live.training
-        history = training.history if training is not None else []
+        history = live.history
         self.chart.value = live_chart(history, live.changes)
         self.changes.value = changes_html(live.changes)
-        samples = newest_samples(training.rollout) if history else []
+        samples = newest_samples(training.rollout) if training is not None else []
         self.samples.value = samples_html(samples, len(history))
 
     def draw_status(self, live, asked):
@@ -34,7 +34,7 @@ class PanelView:
         if live.training is None:
             self.status.value = "There is no run: the last reset failed."
             return
-        state = "training" if live.going else "stopped by an error" if live.error is not None else None
+        state = "training" if live.running else "stopped by an error" if live.error is not None else None
         self.status.value = status_html(live.training.history, live.pending(asked), state, live.max_steps)
 
     def put_inspector(self, inspector, title=""):
@@ -43,10 +43,16 @@ class PanelView:
         self.place.children = ()
         if before is not None:
             before.close()
-            close_tree(shown[0])
+        for part in shown:
+            close_tree(part)
         if inspector is not None:
             inspector.prepare()
             self.place.children = (widgets.HTML(f"<b>{title}</b>"), inspector.box)
+
+    def put_error(self, error, title):
+        """Say in the inspector's place why there is none."""
+        self.put_inspector(None)
+        self.place.children = (widgets.HTML(f"<b>{title}</b>"), widgets.HTML(error_html(error)))
 
     @property
     def html(self):

@@ -4,6 +4,8 @@ Colours are adapted from Wong 2011, "Points of view: Color blindness" (Nature Me
 black of that palette vanish on a white or a black page, so a grey stands in for both.
 """
 
+import json
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -97,24 +99,42 @@ def checked(name, values, shape):
 def finish(fig, *, height, alt, title=None, **layout):
     """Make room for a figure's title and legend, and store its one-sentence alt text."""
     names = [t.name for t in fig.data if t.name and t.showlegend is not False]
-    lines = int(sum(7 * len(n) + 58 for n in names) / 640) + 1 if names else 0  # legend lines on a page 700 px wide
-    top = 57 + 18 * title.count("<br>") if title else 15
-    margin = dict(l=10, r=15, t=top, b=55 + 22 * lines)
-    fig.update_layout(
-        height=height + margin["t"] + margin["b"],
-        margin=margin,
-        meta=dict(alt=alt),
-        showlegend=bool(names),
-        **layout,
-    )
+    fig.update_layout(**_frame(names, height, alt, title), **layout)
     if title:
         fig.update_layout(title_text=title)
     return fig
 
 
+def refilled(skeleton, curves, *, height, alt, title=None):
+    """The figure that `finish` returned as plain data, with other curves, title and alt text.
+
+    Args:
+        skeleton: its JSON text, with a title if there is one here.
+        curves: a dict a trace, of what is to be replaced in it.
+        height, alt, title: as of `finish`.
+    """
+    figure = json.loads(skeleton)
+    for trace, curve in zip(figure["data"], curves, strict=True):
+        trace.update(curve)
+    names = [trace["name"] for trace in figure["data"] if trace.get("name") and trace.get("showlegend") is not False]
+    figure["layout"].update(_frame(names, height, alt, title))
+    if title:
+        figure["layout"]["title"]["text"] = title
+    return figure
+
+
+def _frame(names, height, alt, title):
+    """What of a layout follows from the names in the legend, the height of the panels, and the title."""
+    lines = int(sum(7 * len(n) + 58 for n in names) / 640) + 1 if names else 0  # legend lines on a page 700 px wide
+    top = 57 + 18 * title.count("<br>") if title else 15
+    margin = dict(l=10, r=15, t=top, b=55 + 22 * lines)
+    height += margin["t"] + margin["b"]
+    return dict(height=height, margin=margin, meta=dict(alt=alt), showlegend=bool(names))
+
+
 def alt_text(fig):
-    """The one-sentence description a figure carries for screen readers (`fig.layout.meta["alt"]`)."""
-    return fig.layout.meta["alt"]
+    """The one-sentence description a figure, or its plain data, carries for screen readers (`layout.meta["alt"]`)."""
+    return fig["layout"]["meta"]["alt"]
 
 
 def subplots(rows, cols, *, x=0.11, y=0.09, **options):

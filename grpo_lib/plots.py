@@ -10,7 +10,7 @@ from math import ceil
 
 import numpy as np
 
-from grpo_lib.bandit_plots import bandit_figure, bandit_step_figure, compare_figure
+from grpo_lib.bandit_plots import bandit_figure, compare_figure
 from grpo_lib.clip_plots import clip_figure, updates_figure
 from grpo_lib.evaluation_plots import interval_figure, paired_table_figure, power_figure
 from grpo_lib.kl_plots import kl_curves_figure, kl_gradient_figure, kl_trace_figure, kl_value_figure
@@ -20,6 +20,7 @@ from grpo_lib.plot_style import alt_text, colour, finish, line_style, rounded, s
 from grpo_lib.rest_plots import band_figure, resting_point_figure, silent_groups_figure
 from grpo_lib.reward_plots import attack_figure, proxy_figure
 from grpo_lib.sampling_plots import distance_figure, frequencies_figure, temperature_figure
+from grpo_lib.step_plot import bandit_step_figure
 from grpo_lib.sweep_plots import sweep_figure
 from grpo_lib.token_plots import token_heatmap
 from grpo_lib.variant_plots import difficulty_figure, length_figure, push_curves_figure, variant_figure

@@ -13,15 +13,18 @@ import ipywidgets as widgets
 from IPython.display import HTML, clear_output, display
 
 from grpo_lib.live_cells import close_earlier, made_here
+from grpo_lib.named_controls import Controls
 from grpo_lib.plot_style import alt_text
 
-__all__ = ["RedrawnPanel", "close_tree", "error_html", "show_box", "show_figure"]
+__all__ = ["RedrawnPanel", "close_tree", "error_html", "live_layout", "show_box", "show_figure"]
 
 QUIET = 0.06  # seconds after a redraw in which further events are gathered into the next one
+LEFT_MARGIN = 74  # pixels, of a live figure: a number of up to seven characters, and the axis title
+ONE_MORE_LINE = 20  # pixels, below: a legend may need one line more than was reckoned with
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-class RedrawnPanel:
+class RedrawnPanel(Controls):
     """Controls and what they lead to; a subclass sets `box`, and draws in `_draw`.
 
     The first event of a burst is drawn at once, the others together, in the kernel's event loop. What a redraw raises
@@ -125,20 +128,52 @@ def show_box(box, text, html=None):
 
 
 def show_figure(out, figure):
-    """Put a figure into an `ipywidgets.Output`, in place of what it showed.
+    """Put a figure, or its plain data, into an `ipywidgets.Output`, in place of what it showed.
 
     On Colab each output is a page of its own: there the figure travels as HTML that loads plotly.js by itself.
     Elsewhere it is the Plotly MIME bundle, set in one message: it needs no network, and any thread may set it.
     """
     if "google.colab" in sys.modules:
+        from plotly.io import to_html
+
         with out:
             clear_output(wait=True)
-            display(HTML(figure.to_html(include_plotlyjs="cdn", full_html=False)))
+            display(HTML(to_html(figure, include_plotlyjs="cdn", full_html=False)))
         return
-    content = json.loads(figure.to_json())
-    content["config"] = {"displaylogo": False, "responsive": True}
+    data = figure if isinstance(figure, dict) else json.loads(figure.to_json())
+    content = {**data, "layout": live_layout(data), "config": {"displaylogo": False, "responsive": True}}
     data = {"application/vnd.plotly.v1+json": content, "text/plain": alt_text(figure)}
     out.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+
+
+def live_layout(figure):
+    """The layout of a figure's plain data with fixed margins instead of automatic ones.
+
+    With `automargin` plotly.js lays a figure out twice, which is half of the time of a redraw. Axes labelled in words
+    keep it: their labels are of any length, and turn where they are too long.
+    """
+    layout, left = dict(figure["layout"]), LEFT_MARGIN
+    worded = {_axis_name(trace, letter) for trace in figure["data"] for letter in "xy" if _in_words(trace.get(letter))}
+    for name, axis in figure["layout"].items():
+        if name[1:5] != "axis":
+            continue
+        if name in worded or "ticktext" in axis and name[0] == "y":
+            left = 0 if name[0] == "y" else left
+        else:
+            layout[name] = {**axis, "automargin": False, "ticklabeloverflow": "allow"}
+    margin = layout["margin"]
+    layout["margin"] = {**margin, "l": max(left, margin["l"]), "b": margin["b"] + ONE_MORE_LINE}
+    layout["height"] += ONE_MORE_LINE
+    return layout
+
+
+def _axis_name(trace, letter):
+    """The layout's name of a trace's axis, as xaxis2 of x2."""
+    return f"{letter}axis{trace.get(f'{letter}axis', letter)[1:]}"
+
+
+def _in_words(values):
+    return isinstance(values, (list, tuple)) and any(isinstance(value, str) for value in values)
 
 
 def error_html(error):

@@ -13,6 +13,7 @@ from grpo_lib.inspector_controls import (
     point_at,
 )
 from grpo_lib.losses import LOSS_TYPES
+from grpo_lib.named_controls import closing_on_error
 from grpo_lib.recorded import check_recording
 from grpo_lib.recordings import load_recorded_rollout
 from grpo_lib.redrawing import RedrawnPanel, show_figure
@@ -49,6 +50,7 @@ class RolloutInspector(RedrawnPanel):
     'What the next update does to each token: dapo, sequence level, beta 0.1, clip 0.2'
     """
 
+    @closing_on_error()
     def __init__(self, recording=None, *, group=0, completion=0, token=None, **settings):
         super().__init__()
         if "compare_with" in settings:
@@ -57,21 +59,22 @@ class RolloutInspector(RedrawnPanel):
             )
         self._recording = load_recorded_rollout() if recording is None else recording
         first = explore_rollout(self._recording, group=group, completion=completion, token=token, **settings)
-        self._place, self._loss, self.compare = place_controls(), loss_controls(settings), compare_menu()
+        self._place, self._loss, compare = place_controls(), loss_controls(settings), compare_menu()
         self._options = {name: value for name, value in settings.items() if name not in self._loss}
         self._drawn = self._before = self._view = None  # loss settings: those in sight, those before
         self._place["group"].options, self._place["completion"].options = range(group + 1), range(completion + 1)
         self._place["group"].value, self._place["completion"].value = group, completion
         point_at(self._place, self._recording)
         self._place["token"].value = first.token
-        for name, control in {**self._place, **self._loss, "compare": self.compare}.items():
-            setattr(self, name, control)
+        controls = {**self._place, **self._loss, "compare": compare}
+        self.expose_controls(controls)
+        for control in controls.values():
             control.observe(self._changed, "value")
         self.out, self.table, self.story = widgets.Output(), widgets.HTML(), widgets.HTML()
         self.changes = widgets.HTML()
         self.out.layout.min_height = "350px"  # so that the page does not jump between two figures
         shown = [self.message, self.changes, self.out, self.story, self.table]
-        self.box = arrange(self._place, self._loss, self.compare, *shown)
+        self.box = arrange(self._place, self._loss, compare, *shown)
 
     @property
     def recording(self):

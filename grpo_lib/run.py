@@ -100,6 +100,7 @@ class GRPORun:
         record = record_step(step, self.settings, rollout, watch, loss, grad_norm, rate, dict(clock.seconds))
         self.rollout = replace(rollout, old_log_probs=watch["log_probs"])
         self.history.append(record)
+        self._prompts_seen += self.settings.batch_size  # not before: a step that failed is taken again with these
         for what, text in signs_of_no_learning(self.history, self.settings).items():
             self._warn(what, text)
         return record
@@ -184,7 +185,6 @@ class GRPORun:
             with clock("reference"), self.precision():
                 ref = score_rollout(self.reference, rollout, chunk_size=settings.micro_batch_size)
             rollout = replace(rollout, ref_log_probs=ref)
-        self._prompts_seen += settings.batch_size  # not before: a step that failed is taken again with these prompts
         return rollout
 
     def _learning_rate(self):

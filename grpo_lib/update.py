@@ -51,8 +51,18 @@ def update_policy(model, optimizer, rollout, settings, learning_rate, clock, sca
 
 def _step(optimizer, scaler, loss, max_grad_norm):
     """Clip and step: (norm before clipping, whether the step was taken). Not finite: the scale halves, or an error."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     scaler.unscale_(optimizer)
+    try:
+        done = _clip_and_step(optimizer, scaler, loss, max_grad_norm)
+    except BaseException:  # an interrupt too: else the scaler would refuse to unscale the gradients of the next step
+        scaler.update(scaler.get_scale())
+        raise
+    scaler.update()
+    return done
+
+
+def _clip_and_step(optimizer, scaler, loss, max_grad_norm):
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     grad_norm = torch.nn.utils.clip_grad_norm_(parameters, max_grad_norm or math.inf).item()
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if not finite and not (math.isfinite(loss) and scaler.is_enabled() and scaler.get_scale() > 1):
@@ -63,7 +73,6 @@ def _step(optimizer, scaler, loss, max_grad_norm):
             "run away from the reference's; or take up the last checkpoint"
         )
     scaler.step(optimizer)  # leaves the weights alone where a scaled gradient has overflowed
-    scaler.update()
     return grad_norm, finite
 
 

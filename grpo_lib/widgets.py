@@ -24,6 +24,7 @@ from grpo_lib.explore import (
     explore_run,
     explore_step,
 )
+from grpo_lib.named_controls import closing_on_error
 from grpo_lib.plot_style import alt_text
 from grpo_lib.redrawing import RedrawnPanel, show_figure
 
@@ -56,6 +57,7 @@ class BanditExplorer(RedrawnPanel):
     (2.0, 6)
     """
 
+    @closing_on_error()
     def __init__(
         self,
         beta=0.5,
@@ -84,15 +86,15 @@ class BanditExplorer(RedrawnPanel):
             clip=clip,
         )
         others = run_controls(num_iterations=num_iterations, seed=seed)
-        self._controls, self.compare = {**settings, **others}, compare_toggle()
+        self._controls, compare = {**settings, **others}, compare_toggle()
         check_on_controls(
             self._controls,
             dict(beta=beta, learning_rate=learning_rate, num_samples=num_samples, num_iterations=num_iterations)
             | dict(updates_per_rollout=updates_per_rollout, seed=seed),
         )
         self._start = {name: control.value for name, control in self._controls.items()}
-        for name, control in self._controls.items():
-            setattr(self, name, control)
+        self.expose_controls({**self._controls, "compare": compare})
+        for control in self._controls.values():
             control.observe(self._changed, "value")
         self.compare.observe(self._keep, "value")
         one_step, run, reset = action_buttons(self.one_step, self.whole_run, self.reset)
@@ -137,10 +139,10 @@ class BanditExplorer(RedrawnPanel):
     def _draw(self):
         self._shown = self._explore()
         self.table.value = self._shown.html
-        show_figure(self.out, self._shown.figure)
+        show_figure(self.out, self._shown.figure_dict)
 
     def _static_html(self):
-        return f"<p>{escape(alt_text(self._shown.figure))}</p>{self._shown.html}"
+        return f"<p>{escape(alt_text(self._shown.figure_dict))}</p>{self._shown.html}"
 
     def _arguments(self):
         """The present settings as the arguments of `explore_run`."""

@@ -19,6 +19,18 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(grpo_lib.__file__)))
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 FRONTS = {"lab": "lab/tree/lab.ipynb?reset", "notebook": "notebooks/notebook.ipynb"}
 PLOT = ".jp-OutputArea .js-plotly-plot"
+LABELS_CUT = f"""() => {{
+  const plot = document.querySelector({PLOT!r}), room = plot.getBoundingClientRect(), wrong = [];
+  const box = text => [text.textContent, text.getBoundingClientRect()];
+  const all = query => Array.from(plot.querySelectorAll(query), box).filter(([_, b]) => b.width);
+  for (const [text, b] of all('.infolayer text, .xtick text, .ytick text'))
+    if (b.left < room.left || b.right > room.right || b.top < room.top || b.bottom > room.bottom) wrong.push(text);
+  for (const [title, a] of all('.xtitle, .ytitle'))
+    for (const [text, b] of all('.xtick text, .ytick text, .legendtext'))
+      if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2)
+        wrong.push(title + ' | ' + text);
+  return wrong;
+}}"""
 
 
 # --- server and page
@@ -89,6 +101,11 @@ def open_plot(browser, address, front):
     run_cell(page, 0)
     page.wait_for_selector(PLOT)
     return page
+
+
+def labels_cut(page):
+    """Texts of the page's Plotly figure that reach out of it, or of which one covers another on an axis."""
+    return page.evaluate(LABELS_CUT)
 
 
 # --- controls

@@ -11,26 +11,40 @@ def start_kernel():
     """A new kernel, ended afterwards."""
     manager, client = start_new_kernel(kernel_name="python3")
     try:
-        yield Kernel(client)
+        yield Kernel(client, manager)
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
 
 
 class Kernel:
-    """Run cells, send messages to widgets."""
+    """Run cells, send messages to widgets, press the stop button."""
 
-    def __init__(self, client):
-        self.client = client
+    def __init__(self, client, manager):
+        self.client, self.manager, self._metadata = client, manager, {}
+        self._message = client.session.msg
+        client.session.msg = self._named
 
-    def run(self, code):
-        """What the cell printed."""
+    def _named(self, kind, *args, **options):
+        options["metadata"] = {**(options.get("metadata") or {}), **self._metadata}
+        return self._message(kind, *args, **options)
+
+    def run(self, code, **metadata):
+        """What the cell printed; metadata: what the front end says of the cell."""
         printed = []
-        reply = self.client.execute_interactive(
-            code, timeout=120, output_hook=lambda m: printed.append(m["content"].get("text", "")), allow_stdin=False
-        )
+        self._metadata = metadata
+        try:
+            reply = self.client.execute_interactive(
+                code, timeout=120, output_hook=lambda m: printed.append(m["content"].get("text", "")), allow_stdin=False
+            )
+        finally:
+            self._metadata = {}
         assert reply["content"]["status"] == "ok", reply["content"]
         return "".join(printed).strip()
+
+    def interrupt(self):
+        """What the stop button of a notebook does."""
+        self.manager.interrupt_kernel()
 
     def send(self, comm, **data):
         """Send a widget message to the widget with this model id."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from jupyter_pages import PLOT, choose, drag, key, menu, open_plot, press, readout, serve, type_number
+from jupyter_pages import PLOT, choose, drag, key, labels_cut, menu, open_plot, press, readout, serve, type_number
 
 from grpo_lib.explore import compare_bandits, explore_bandit, explore_bandit_step
 
@@ -30,6 +30,7 @@ def _wait_for(page, figure, what):
     for _ in range(150):
         seen = page.evaluate(CURVES)
         if seen == wanted:
+            assert labels_cut(page) == [], what
             return
         page.wait_for_timeout(100)
     raise AssertionError(f"{what}: the page shows {json.dumps(seen)[:300]}, wanted {json.dumps(wanted)[:300]}")

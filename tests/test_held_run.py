@@ -69,6 +69,17 @@ def test_the_runs_rollout_holds_the_log_probs_of_the_policy_that_sampled_it(upda
     torch.testing.assert_close(run.rollout.old_log_probs[keep], score_rollout(sampled_by, run.rollout)[keep])
 
 
+@pytest.mark.filterwarnings("ignore:step .* every completion was cut")
+@pytest.mark.parametrize("autocast", [None, "bfloat16"])
+def test_where_the_model_has_not_moved_every_ratio_is_one_in_the_runs_own_precision(autocast):
+    run = start(beta=0.1, autocast=autocast)
+    sampled_by = copy.deepcopy(run.model.state_dict())
+    next(run)
+    run.model.load_state_dict(sampled_by)  # as if the update had not been
+    seen = inspect_newest(run).view.inspection
+    assert (seen.ratio[seen.mask.bool()] == 1).all()
+
+
 def test_before_the_first_step_it_says_what_is_missing():
     with pytest.raises(RuntimeError, match="no rollout to inspect yet: take a training step first"):
         inspect_newest(start(beta=0.1))

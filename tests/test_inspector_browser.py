@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from jupyter_pages import PLOT, choose, drag, key, menu, open_plot, readout, serve, type_number
+from jupyter_pages import PLOT, choose, drag, key, labels_cut, menu, open_plot, readout, serve, type_number
 
 from grpo_lib.inspect_view import explore_rollout
 
@@ -32,6 +32,7 @@ def wait_for(page, view, what):
         seen = page.evaluate(HEAT_MAPS)
         body = page.locator(".jp-OutputArea").first.inner_text()
         if seen == wanted and all(text in body for text in texts):
+            assert labels_cut(page) == [], what
             return
         page.wait_for_timeout(100)
     raise AssertionError(f"{what}: the page shows {json.dumps(seen)[:300]}, wanted {json.dumps(wanted)[:300]}, {texts}")

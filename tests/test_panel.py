@@ -7,6 +7,7 @@ import sys
 import threading
 import tracemalloc
 import types
+from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -92,12 +93,21 @@ def fake_history(steps, **columns):
 # --- pure functions: the chart
 
 
-def polylines(svg):
-    """{column: (N, 2) points} of the curves, read from the SVG as XML."""
-    lines = ElementTree.fromstring(svg).iter("polyline")
+def curves(svg):
+    """{column: [(N, 2) points of each piece]} of the curves, read from the SVG as XML."""
+    paths = [path for path in ElementTree.fromstring(svg).iter("path") if path.get("class") == "live-curve"]
     return {
-        line.get("data-column"): np.array([p.split(",") for p in line.get("points").split()], float) for line in lines
+        path.get("data-column"): [
+            np.array([pair.split(",") for pair in re.findall("[-0-9.]+,[-0-9.]+", piece)], float)
+            for piece in path.get("d").split("M")[1:]
+        ]
+        for path in paths
     }
+
+
+def polylines(svg):
+    """{column: (N, 2) points} of the curves, their pieces joined."""
+    return {column: np.concatenate(pieces) for column, pieces in curves(svg).items()}
 
 
 def test_each_curve_is_its_column_up_to_one_scale_an_axis():
@@ -156,7 +166,7 @@ def test_marks_stand_just_before_the_first_step_of_a_setting_and_in_the_words():
     marks = [
         (int(e.get("data-step")), float(re.match("M([0-9.]+)", e.get("d"))[1]))
         for e in root.iter("path")
-        if e.get("class")
+        if e.get("class") == "live-change"
     ]
     assert len(marks) == 2 * 6
     for step, at in marks:
@@ -179,7 +189,63 @@ def test_nothing_is_drawn_where_nothing_was_measured():
     assert polylines(live_chart([])) == {}
     found = polylines(live_chart(fake_history(5, kl=[None] * 5, kl_median=[None] * 5)))
     assert "kl" not in found and "kl_median" not in found and len(found) == 5
-    assert "NaN" not in live_chart(fake_history(1)) and "<circle" in live_chart(fake_history(1))
+    assert "NaN" not in live_chart(fake_history(1)) and live_chart(fake_history(1)).count("h0") == 7
+
+
+def test_what_is_not_finite_leaves_a_gap_and_is_named():
+    inf, nan = float("inf"), float("nan")
+    kl = [0.1, 0.2, inf, 0.4, None, 0.6, 0.7, nan, 1e306, 1.0, inf]
+    history = fake_history(11, kl=kl, entropy=[nan] * 11, completion_length=[None] * 10 + [-inf])
+    svg, plain = live_chart(history), live_chart(fake_history(11, kl=[v and min(v, 1) for v in kl[:2]] + [0.3] * 9))
+    assert [len(piece) for piece in curves(svg)["kl"]] == [2, 1, 2, 1]
+    x = polylines(plain)["kl"][:, 0]
+    np.testing.assert_allclose(polylines(svg)["kl"][:, 0], x[[0, 1, 3, 5, 6, 9]])
+    kept = [0.1, 0.2, 0.4, 0.6, 0.7, 1.0]
+    slope, offset = np.polyfit(kept, polylines(svg)["kl"][:, 1], 1)
+    np.testing.assert_allclose(polylines(svg)["kl"][:, 1], slope * np.array(kept) + offset, atol=0.11)
+    assert "entropy" not in curves(svg) and "completion_length" not in curves(svg)
+    said = {t.get("data-column"): t.text for t in ElementTree.fromstring(svg).iter("text") if t.get("class")}
+    assert (said["kl"], said["entropy"], said["completion_length"]) == ("mean inf", "nan", "-inf")
+    assert "KL to reference (nats/token) inf" in svg
+    figure = live_figure(fake_history(5, kl=[0, 1, inf, nan, None], kl_median=[None, 0.5, inf, nan, 1.0]))
+    assert figure.data[3].y == (0, 1, None, None, None) and figure.data[6].y == (None, 0.5, None, None, 1.0)
+
+
+def test_a_long_curve_keeps_its_gaps():
+    kl = [0.5 + 0.1 * (i % 7) for i in range(2000)]
+    kl[1000] = float("inf")
+    first, second = curves(live_chart(fake_history(2000, kl=kl)))["kl"]
+    assert len(first) + len(second) <= 301 and first[-1, 0] < second[0, 0]
+
+
+@pytest.mark.filterwarnings("ignore:step .* every completion was cut")
+def test_a_run_goes_on_and_is_drawn_when_its_kl_is_infinite(make):
+    panel = make()
+    panel.run(2)
+    panel.history[-1] = replace(panel.history[-1], kl=float("inf"))
+    panel._live.redraw()
+    assert ">mean inf<" in shown(panel) and len(panel.run(1)) == 1 and panel.figure().data[3].y[1] is None
+
+
+def test_two_hundred_changes_make_no_longer_a_message_than_the_named_ones():
+    history = fake_history(200)
+    changes = [Change(step + 1, "temperature", 1.0, 1 - step / 1000) for step in range(200)]
+    without, few, many = (live_chart(history, some) for some in ([], changes[-6:], changes))
+    assert len(many) - len(few) < 12_000 and len(few) - len(without) < 8_000
+    root = ElementTree.fromstring(many)
+    cells = list(root.iter("svg"))
+    for cell in cells:
+        named = [int(path.get("data-step")) for path in cell.iter("path") if path.get("class") == "live-change"]
+        [earlier] = [path.get("d") for path in cell.iter("path") if path.get("class") == "live-earlier"]
+        at = np.array(re.findall(r"M([0-9.]+),", earlier), float)
+        assert named == [195, 196, 197, 198, 199, 200] and 60 < len(at) <= 86 and np.diff(at).min() >= 2.9
+        x = polylines(many)["entropy"][:, 0]
+        assert at[0] == x[0] and x[190] < at[-1] < x[194]  # from the first to the last of the earlier ones
+    label = root.get("aria-label")
+    assert label.count("from step") == 6 and "Changed 200 times, at last: from step 195" in label
+    assert changes_html(changes).count("from step") == 6 and "… 194 earlier" in changes_html(changes)
+    alt = live_figure(history, changes).layout.meta["alt"]
+    assert alt.count("from step") == 6
 
 
 def test_the_static_figure_holds_the_same_numbers():
@@ -214,6 +280,8 @@ def test_what_a_model_writes_is_shown_as_text():
     assert texts[3].startswith("xxx") and len(texts[3]) == 401 and texts[4:] == ["0.25", "-0.50"]
     assert "<script" not in html
     rows[1]["prompt"] = "2+2"
+    long = ElementTree.fromstring(samples_html([dict(rows[0], answer="4" * 1000)]))
+    assert long.find("caption").text.endswith(f"(answer {'4' * 400}…)")
     assert [h.text for h in ElementTree.fromstring(samples_html(rows)).iter("th")][0] == "prompt"
 
 
@@ -315,6 +383,8 @@ def test_on_step_sees_each_step_and_its_rollout_and_can_leave(make):
     assert [entry for entry in seen if isinstance(entry, int)] == [3]
     with pytest.raises(TypeError, match="on_step needs a function of a run and a record, got 3"):
         panel.on_step(3)
+    with pytest.raises(ValueError, match="second cannot be removed: it is none of the 1 functions called"):
+        panel.on_step(second, remove=True)
 
 
 def test_a_reset_is_the_start_again(make):
@@ -366,6 +436,40 @@ def test_bad_arguments_are_refused_with_their_rule(make, options, error, message
         make(**options)
     with pytest.raises(ValueError, match="steps must be an integer >= 1, got 0"):
         make().run(0)
+
+
+@pytest.mark.parametrize("name", ["beta", "learning_rate", "temperature", "num_generations"])
+def test_a_slider_is_not_replaced_by_a_number(make, name):
+    panel = make()
+    slider = getattr(panel, name)
+    with pytest.raises(AttributeError, match=rf"set its value, as in panel\.{name}\.value = 2"):
+        setattr(panel, name, 2)
+    assert getattr(panel, name) is slider and slider in list(walk(panel.box))
+
+
+def test_a_constructor_that_fails_leaves_no_widget(make):
+    def broken():
+        raise OSError("no network")
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    bad = [
+        (OSError, dict(model_factory=broken)),
+        (TypeError, dict(model_factory=lambda: 3)),
+        (KeyboardInterrupt, dict(model_factory=interrupted)),
+        (ValueError, dict(beta=7.0)),
+        (TypeError, dict(on_step=[1])),
+        (ValueError, dict(max_steps=0)),
+    ]
+    before = all_widgets().keys()
+    for error, options in bad:
+        with pytest.raises(error):
+            make(**options)
+        assert all_widgets().keys() == before
+    with pytest.raises(ValueError):  # refused by GRPORun, which comes last
+        LivePanel(lively, [], GRPOSettings(**FAST))
+    assert all_widgets().keys() == before
 
 
 def test_without_an_event_loop_start_says_what_to_do_instead(make):
@@ -559,6 +663,37 @@ def test_an_error_of_a_callback_or_of_the_drawing_is_not_lost(make, monkeypatch)
     asyncio.run(kernel())
 
 
+@pytest.mark.parametrize("ends", ["cancelled", "stopped", "closed"])
+def test_a_loop_that_ends_under_a_run_ends_it_and_another_takes_it_up(make, ends):
+    panel = make()
+
+    async def train(more):
+        panel.start()
+        taken = len(panel.history)
+        await until(lambda: len(panel.history) >= taken + more)
+        assert panel.running
+
+    if ends == "cancelled":
+        asyncio.run(train(2))
+        assert ", paused" in shown(panel)
+    else:
+        old = asyncio.new_event_loop()
+        old.run_until_complete(train(2))
+        if ends == "closed":
+            old.close()
+    assert not panel.running
+    taken = len(panel.history)
+    asyncio.run(train(3))
+    assert not panel.running and len(panel.history) >= taken + 3
+    if ends == "stopped":  # the task that was left in it must not train beside the new one
+        taken = len(panel.history)
+        old.run_until_complete(asyncio.sleep(0.1))
+        assert len(panel.history) == taken and not asyncio.all_tasks(old)
+        old.close()
+    assert len(panel.run(1)) == 1 and not panel.running
+    panel.close()
+
+
 def test_only_the_panel_started_last_trains(make):
     async def kernel():
         first, second = make(), make()
@@ -596,7 +731,7 @@ def test_a_cell_run_again_closes_what_it_made_before(make, monkeypatch):
         execute("cell 1", "c")
         new = make()
         await asyncio.sleep(0.1)
-        assert len(old.history) == taken and old.model is not new.model
+        assert len(old.history) == taken == len(old.figure().data[0].x)
         assert old.box.comm is None and beside.box.comm is None
         assert elsewhere.box.comm is not None and new.box.comm is not None
         with pytest.raises(RuntimeError, match="this run is closed: make a new one"):
@@ -663,6 +798,33 @@ def test_inspect_opens_the_newest_step_and_the_next_press_takes_its_place(make):
     assert panel._view.inspector.beta.value == 3.0 and panel._view.inspector.error is None
     panel.reset()
     assert panel._view.inspector is None and second.closed and "after its update" not in shown(panel)
+
+
+def test_an_inspector_that_cannot_be_opened_says_why_and_the_run_goes_on(make, monkeypatch):
+    async def kernel():
+        panel = make()
+        panel.start()
+        await until(lambda: panel.history)
+        before = all_widgets().keys()
+        with monkeypatch.context() as patch:
+
+            def out_of_memory(*args):
+                raise MemoryError("no <room> left")
+
+            patch.setattr("grpo_lib.held_run.record_rollout", out_of_memory)
+            button(panel, "Inspect").click()
+            await until(lambda: "no &lt;room&gt; left" in shown(panel))
+            taken = len(panel.history)
+            await until(lambda: len(panel.history) > taken + 2)
+        assert panel.running and panel.error is None and ", training" in shown(panel)
+        assert "the inspector could not be opened" in shown(panel)
+        button(panel, "Inspect").click()
+        await until(lambda: panel._view.inspector is not None)
+        assert panel.running and "could not be opened" not in shown(panel)
+        panel.reset()
+        assert all_widgets().keys() == before
+
+    asyncio.run(kernel())
 
 
 def test_closing_the_panel_closes_its_inspector(make):

@@ -42,12 +42,12 @@ INSPECTOR = f"""() => {{
 PAGE = """() => {
   const chart = document.querySelector('.live-chart');
   if (!chart) return null;
-  const lines = [...chart.querySelectorAll('polyline')];
+  const lines = [...chart.querySelectorAll('.live-curve')];
+  const points = line => line.getAttribute('d').match(/[-0-9.]+,[-0-9.]+/g);
   return {
     step: Number(chart.dataset.step),
-    points: Object.fromEntries(lines.map(l => [l.dataset.column, l.getAttribute('points').split(' ').length])),
-    heights: Object.fromEntries(lines.map(l => [l.dataset.column,
-      l.getAttribute('points').split(' ').map(p => Number(p.split(',')[1]))])),
+    points: Object.fromEntries(lines.map(l => [l.dataset.column, points(l).length])),
+    heights: Object.fromEntries(lines.map(l => [l.dataset.column, points(l).map(p => Number(p.split(',')[1]))])),
     marks: [...new Set([...chart.querySelectorAll('.live-change')].map(m => Number(m.dataset.step)))],
     values: Object.fromEntries([...chart.querySelectorAll('.live-value')].map(t => [t.dataset.column, t.textContent])),
     status: document.querySelector('.live-status').textContent,

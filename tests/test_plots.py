@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 import pytest
 
 from grpo_lib import plot_style, plots
+from grpo_lib.bandit_plots import bandit_figure_dict, compare_figure_dict
 
 WORDS = ["ant", "bear", "cat"]
 PROBS = np.array([[0.2, 0.3, 0.5], [0.4, 0.3, 0.3], [0.6, 0.2, 0.2]])
@@ -135,6 +136,40 @@ def test_bandit_figure_names_what_does_not_fit(place, value, message):
         plots.bandit_figure(*RUN[:place], value, *RUN[place + 1 :])
     with pytest.raises(ValueError, match=r"resting_points must have shape \(3,\), got \(2,\)"):
         plots.bandit_figure(*RUN, resting_points=[[0.5, 0.5]])
+
+
+RESTS = [[], [[0.7, 0.1, 0.2]], [[0.7, 0.1, 0.2], [0.9, 0.05, 0.05]]]
+LONG = (WORDS, np.tile(PROBS, (4, 1)), np.full(11, 0.3), np.full(11, 0.1), np.geomspace(1e-5, 1, 12))
+FOUR = (["a", "rhinoceros", "c", "d"], [[0.25] * 4, [0.1, 0.2, 0.3, 0.4]], [1.0], [0.1], [0.0, 0.1])
+
+
+@pytest.mark.parametrize("title", [None, "one", "one<br>two<br>three"])
+@pytest.mark.parametrize("rests", RESTS, ids=len)
+def test_plain_data_is_the_figure_number_for_number(rests, title):
+    for run in (RUN, LONG):
+        drawn = run[:5], dict(resting_points=rests, title=title)
+        figure, plain = (draw(*drawn[0], **drawn[1]) for draw in (plots.bandit_figure, bandit_figure_dict))
+        assert plain == json.loads(figure.to_json())
+        both = WORDS, (*run[1:], rests), (*RUN[1:], RESTS[1])
+        figure, plain = (draw(*both, title=title) for draw in (plots.compare_figure, compare_figure_dict))
+        assert plain == json.loads(figure.to_json())
+    assert bandit_figure_dict(*FOUR, title=title) == json.loads(plots.bandit_figure(*FOUR, title=title).to_json())
+
+
+def test_nobody_can_spoil_the_next_figure():
+    before = bandit_figure_dict(*RUN, title="a")
+    spoilt, figure = bandit_figure_dict(*RUN, title="a"), plots.bandit_figure(*RUN, title="a")
+    spoilt["layout"]["template"]["layout"]["font"]["size"] = spoilt["layout"]["xaxis"]["title"]["text"] = 99
+    spoilt["data"][0]["line"]["color"] = "red"
+    spoilt["data"][0]["y"].append(1)
+    figure.data[0].line.color = "red"
+    figure.update_layout(font_size=99, xaxis_title_text="x")
+    assert bandit_figure_dict(*RUN, title="a") == before == json.loads(plots.bandit_figure(*RUN, title="a").to_json())
+
+
+def test_plain_data_names_what_does_not_fit():
+    with pytest.raises(ValueError, match=r"reward_history must have shape \(2,\), got \(1,\)"):
+        bandit_figure_dict(WORDS, PROBS, [0.2], *RUN[3:])
 
 
 def test_step_figure_counts_and_adds_up():

@@ -1,14 +1,21 @@
 """What the three widgets have in common: bursts of events are gathered, and nothing stays behind when they close."""
 
 import asyncio
+import json
+import re
 import time
 
 import ipywidgets
 import pytest
+from traitlets import TraitError
 from widget_trees import all_widgets, walk
 
-from grpo_lib import BanditExplorer, RolloutInspector, live_cells
-from grpo_lib.redrawing import QUIET
+from grpo_lib import BanditExplorer, RolloutInspector, live_cells, rollout_inspector
+from grpo_lib import widgets as bandit_widgets
+from grpo_lib.explore import compare_bandits, explore_bandit, explore_bandit_step
+from grpo_lib.inspect_view import explore_rollout
+from grpo_lib.named_controls import closing_on_error
+from grpo_lib.redrawing import QUIET, close_tree, live_layout
 
 MAKE = {
     "explorer": ("BanditExplorer(num_iterations=50)", "_draw"),
@@ -94,6 +101,95 @@ def test_closing_leaves_no_widget_observer_or_redraw_and_keeps_what_was_drawn():
         assert all_widgets().keys() == before
 
     asyncio.run(kernel())
+
+
+def test_a_control_cannot_be_replaced_by_a_number():
+    names = {
+        "explorer": "beta learning_rate num_samples updates_per_rollout normalise baseline kl_direction clip "
+        "num_iterations seed compare",
+        "inspector": "group completion token compare loss_type importance_sampling_level beta epsilon epsilon_high "
+        "delta bias_correction_kl",
+    }
+    for thing, (mine, controls) in zip(things(), names.items(), strict=True):
+        for name in controls.split():
+            control, value = getattr(thing, name), getattr(thing, name).value
+            advice = re.escape(f"{name} is a control and stays one: set its value, as in {mine}.{name}.value = 0.5")
+            with pytest.raises(AttributeError, match=f"^{advice}$"):
+                setattr(thing, name, 0.5)
+            assert getattr(thing, name) is control and control.value == value
+        thing.close()
+
+
+BAD = [
+    (BanditExplorer, dict(beta=10.0), ValueError),  # found when all are made
+    (BanditExplorer, dict(clip="wide", baseline="median"), TraitError),  # found while they are made
+    (BanditExplorer, dict(seed="one"), TraitError),
+    (RolloutInspector, dict(group=7), ValueError),
+    (RolloutInspector, dict(gamma=1), TypeError),
+]
+
+
+@pytest.mark.parametrize("make, setting, error", BAD)
+def test_a_panel_that_cannot_be_made_leaves_no_widget(make, setting, error):
+    before = all_widgets().keys()
+    with pytest.raises(error):
+        make(**setting)
+    assert all_widgets().keys() == before
+    good = make()  # and the next one is not touched
+    with pytest.raises(error):
+        make(**setting)
+    assert all_widgets().keys() - before >= {widget.model_id for widget in walk(good.box)}
+    assert good.figure
+    good.close()
+    assert all_widgets().keys() == before
+
+
+@pytest.mark.parametrize("module, make", [(bandit_widgets, BanditExplorer), (rollout_inspector, RolloutInspector)])
+def test_a_panel_that_fails_at_its_very_end_leaves_no_widget(module, make, monkeypatch):
+    before, count = all_widgets().keys(), []
+
+    def arrange(*_):
+        count.append(len(all_widgets().keys() - before))
+        raise MemoryError
+
+    monkeypatch.setattr(module, "arrange", arrange)
+    with pytest.raises(MemoryError):
+        make()
+    assert count[0] > 30 and all_widgets().keys() == before
+
+
+def test_what_else_listens_to_new_widgets_still_does():
+    seen, before = [], ipywidgets.Widget._widget_construction_callback
+    ipywidgets.Widget.on_widget_constructed(seen.append)
+    try:
+        with closing_on_error():
+            inner = ipywidgets.Label()
+        with pytest.raises(ZeroDivisionError), closing_on_error():
+            lost = ipywidgets.Label()
+            1 / 0  # noqa: B018
+        outer = ipywidgets.Label()
+    finally:
+        ipywidgets.Widget.on_widget_constructed(before)
+    assert [widget for widget in seen if isinstance(widget, ipywidgets.Label)] == [inner, lost, outer]
+    assert inner.comm is not None and lost.comm is None and outer.comm is not None
+    close_tree(inner), close_tree(outer)
+
+
+def test_only_axes_labelled_in_words_keep_their_automatic_margin():
+    kept = {
+        "run": (explore_bandit(num_iterations=2), set()),
+        "compare": (compare_bandits({}, {}, num_iterations=2), set()),
+        "step": (explore_bandit_step(), {"xaxis", "xaxis2", "xaxis3"}),
+        "inspector": (explore_rollout(loss_type="dapo").figure, {"yaxis", "yaxis2"}),
+    }
+    for name, (figure, automatic) in kept.items():
+        given = json.loads(figure.to_json())
+        before = json.dumps(given)
+        layout = live_layout(given)
+        axes = {axis for axis in layout if axis[1:5] == "axis"}
+        assert {axis for axis in axes if layout[axis].get("automargin") is not False} == automatic, name
+        panels = [box["height"] - box["margin"]["t"] - box["margin"]["b"] for box in (layout, given["layout"])]
+        assert panels[0] == panels[1] and json.dumps(given) == before
 
 
 def test_a_cell_run_again_closes_what_it_made_before(monkeypatch):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from widget_trees import walk
 
-from grpo_lib import redrawing, widgets
+from grpo_lib import explore, redrawing, widgets
 from grpo_lib.bandit import BanditGRPO, critical_beta, resting_point
 from grpo_lib.explore import compare_bandits, explore_bandit, explore_bandit_step
 from grpo_lib.plot_style import alt_text
@@ -272,6 +272,26 @@ def test_code_that_reads_the_figure_never_sees_an_old_one(displayed):
         return curves(explorer.figure)  # ... but not this one
 
     assert asyncio.run(cell()) == curves(explore_bandit(4.0, num_iterations=5))
+
+
+def test_a_redraw_builds_no_figure_until_one_is_asked_for(displayed, monkeypatch):
+    drawn = []
+    for name in ("bandit_figure", "compare_figure"):
+        draw = getattr(explore, name)
+        monkeypatch.setattr(explore, name, lambda *a, draw=draw, **b: drawn.append(draw(*a, **b)) or drawn[-1])
+    explorer = widgets.BanditExplorer(num_iterations=5)
+    explorer.show()
+    explorer.beta.value = 3.0
+    explorer.compare.value = True
+    assert drawn == [] and shown(explorer) == curves(explorer.figure)
+    assert explorer.figure is drawn[0] and len(drawn) == 1
+
+
+def test_a_figure_asked_for_late_is_of_the_run_in_sight(displayed):
+    explorer = widgets.BanditExplorer(num_iterations=5)
+    explorer.show()
+    explorer.run.train(7, 20)
+    assert shown(explorer) == curves(explorer.figure) == curves(explore_bandit(num_iterations=5))
 
 
 def test_a_cell_run_again_does_no_double_work(displayed, counted):
