@@ -106,7 +106,7 @@ def trainable_parameters(model):
     Returns:
         a list of parameters. (Of bfloat16 ones a run warns, see `grpo_lib.precision.moving_share`.)
     Raises:
-        ValueError: if there is none, or if one is float16.
+        ValueError: if there is none, if one is float16, or if the model lies on more than one device.
 
     >>> [tuple(parameter.shape) for parameter in trainable_parameters(torch.nn.Linear(2, 1))]
     [(1, 2), (1,)]
@@ -115,6 +115,12 @@ def trainable_parameters(model):
     if not parameters:
         why = "load the adapter with is_trainable=True" if has_adapter(model) else "set requires_grad on some"
         raise ValueError(f"the model has 0 trainable parameters, so nothing would be learned: {why}")
+    devices = sorted({str(parameter.device) for parameter in model.parameters()})
+    if len(devices) > 1:
+        raise ValueError(
+            f"the model lies on {', '.join(devices)}; a run uses one device, also where there are several GPUs: "
+            "load it without device_map, or call model.to(device)"
+        )
     dtypes = {parameter.dtype for parameter in parameters}
     if torch.float16 in dtypes:
         raise ValueError(

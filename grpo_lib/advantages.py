@@ -63,6 +63,8 @@ def group_advantages(rewards, num_generations, *, scale="group", baseline="mean"
 def zero_variance_groups(rewards, num_generations):
     """Mark the groups whose rewards are all equal: they carry no learning signal.
 
+    They stay in the batch: their tokens count in the loss's averages, and with beta > 0 the KL term pulls at them too.
+
     Args:
         rewards: (B,), B = P * num_generations.
         num_generations: completions per prompt, G >= 2.

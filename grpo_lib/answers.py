@@ -181,16 +181,18 @@ def _trimmed(text):
 
 def _unwrap(text):
     """Take off LaTeX and Markdown wrappers, a leading `=` and one mark that ends a sentence."""
-    previous = None
+    previous, marked = None, False
     while text != previous:
-        previous, text = text, _END_MARK.sub("", _trimmed(_LATEX_TEXT.sub(r" \1", text)))
+        previous, text = text, _trimmed(_LATEX_TEXT.sub(r" \1", text))
+        bare = text if marked else _END_MARK.sub("", text)  # one mark a layer: `7 . .` is not one number
+        marked, text = marked or bare != text, bare
         text = text[1:].lstrip() if text.startswith("=") and not text.startswith("==") else text
         for left, right in _WRAPPERS:
             if not text.startswith(left):
                 continue
             end = len(text) - len(right) if text.endswith(right) else text.find(right, len(left))
             if end > len(left):  # what follows is kept apart, so that no digit grows: \boxed{7}8 is not 78
-                text = text[len(left) : end] + " " + text[end + len(right) :]
+                text, marked = text[len(left) : end] + " " + text[end + len(right) :], False
                 break
     return text
 

@@ -26,6 +26,7 @@ from grpo_lib.loss_checks import (
     check_ratio_and_k3,
 )
 from grpo_lib.mask_checks import check_completion_means, check_truncated
+from grpo_lib.museum_exercises import check_diagnosis, check_end_token_test, check_surprise
 from grpo_lib.rest_checks import check_largest_rate, check_resting_point
 from grpo_lib.reward_exercises import check_form_reward, check_silent_shares
 from grpo_lib.sampling_checks import check_group_rows, check_temperature_log_prob, check_top_k_log_probs
@@ -52,7 +53,9 @@ __all__ = [
     "check_clipped_surrogate",
     "check_completion_mask",
     "check_completion_means",
+    "check_diagnosis",
     "check_dr_grpo_advantages",
+    "check_end_token_test",
     "check_form_reward",
     "check_group_advantages",
     "check_group_rows",
@@ -74,6 +77,7 @@ __all__ = [
     "check_sequence_ratio",
     "check_silent_shares",
     "check_sturdy_reward",
+    "check_surprise",
     "check_temperature_log_prob",
     "check_token_log_probs",
     "check_token_weights",

@@ -14,6 +14,7 @@ from transformers import GenerationConfig
 from grpo_lib._arguments import check_count, check_number
 from grpo_lib.masks import create_completion_mask
 from grpo_lib.modes import evaluation_mode
+from grpo_lib.padding import check_prompts_fit, pad_left, warn_of_padding
 
 __all__ = ["completion_texts", "encode_prompts", "generate_completions", "sampling_config", "stop_token_ids"]
 
@@ -89,7 +90,8 @@ def generate_completions(
         (prompt_ids, prompt_mask, completion_ids, completion_mask): (B, L), (B, L), (B, T), (B, T) int64, B = P * G;
         prompts are padded on the left, completions on the right.
     Raises:
-        ValueError: on no prompt, an empty prompt, one that is too long, or settings out of range.
+        ValueError: on no prompt, an empty prompt, one that is too long or of another model's tokens, or settings out of
+            range.
         FloatingPointError: if the model's logits are not finite.
 
     >>> from grpo_lib import load_tiny_policy
@@ -104,7 +106,9 @@ def generate_completions(
     pad_id = _pad_token_id(model, tokenizer, stop_ids)
     config = sampling_config(stop_ids, pad_id, max_completion_length, temperature)
     ids = encode_prompts(tokenizer, prompts, max_prompt_length=max_prompt_length)
-    prompt_ids, prompt_mask = _pad_left(ids, pad_id, next(model.parameters()).device)
+    check_prompts_fit(model, ids, config.max_new_tokens)
+    prompt_ids, prompt_mask = pad_left(ids, pad_id, next(model.parameters()).device)
+    warn_of_padding(model, prompt_ids, prompt_mask)
     prompt_ids = prompt_ids.repeat_interleave(num_generations, dim=0)  # (B, L)
     prompt_mask = prompt_mask.repeat_interleave(num_generations, dim=0)
     with torch.no_grad(), evaluation_mode(model), _generation_config(model, config), _named_nan():
@@ -168,7 +172,8 @@ def _encode(tokenizer, prompt, row):
         if eos is not None and ids[-1:] == [eos] and not prompt.rstrip().endswith(tokenizer.decode([eos])):
             ids = ids[:-1]  # a tokenizer that ends its texts would end the prompt
         return ids
-    if not (isinstance(prompt, (list, tuple)) and all(isinstance(m, Mapping) and "content" in m for m in prompt)):
+    messages = isinstance(prompt, (list, tuple)) and len(prompt) > 0
+    if not messages or not all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in prompt):
         raise TypeError(f"prompt {row} must be a string or a list of messages with role and content, got {prompt!r}")
     if getattr(tokenizer, "chat_template", None) is None:
         raise ValueError(
@@ -184,13 +189,6 @@ def _pad_token_id(model, tokenizer, stop_ids):
     if tokenizer.pad_token_id is not None and tokenizer.pad_token_id < embeddings:  # an added one may have no row
         return tokenizer.pad_token_id
     return stop_ids[0] if stop_ids else 0  # masks go by position: any id will do
-
-
-def _pad_left(rows, pad_id, device):
-    length = max(len(ids) for ids in rows)
-    ids = torch.tensor([[pad_id] * (length - len(row)) + row for row in rows], device=device)
-    mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows], device=device)
-    return ids, mask
 
 
 @contextmanager

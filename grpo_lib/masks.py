@@ -67,22 +67,20 @@ def position_ids_from_mask(attention_mask):
 
 
 def _is_end_token(completion_ids, eos_token_id):
-    if (
-        not isinstance(completion_ids, torch.Tensor)
-        or completion_ids.is_floating_point()
-        or completion_ids.is_complex()
-    ):
+    whole = isinstance(completion_ids, torch.Tensor) and not completion_ids.is_floating_point()
+    if not whole or completion_ids.is_complex() or completion_ids.dtype == torch.bool:
         raise TypeError(f"completion_ids must be a tensor of token ids (integers), got {_describe(completion_ids)}")
     if completion_ids.ndim != 2:
         raise ValueError(f"completion_ids must have shape (B, T), got {tuple(completion_ids.shape)}")
     if eos_token_id is None:
         return torch.zeros_like(completion_ids, dtype=torch.bool)
-    ends = eos_token_id.flatten().tolist() if isinstance(eos_token_id, torch.Tensor) else eos_token_id
-    ends = list(ends) if isinstance(ends, (list, tuple, set)) else [ends]
+    ends = eos_token_id.tolist() if hasattr(eos_token_id, "tolist") else eos_token_id  # of torch and numpy
+    ends = list(ends) if isinstance(ends, (list, tuple, set, frozenset)) else [ends]
     for end in ends:
         if isinstance(end, bool) or not hasattr(end, "__index__"):
             raise TypeError(f"eos_token_id must be an int, a list of ints or None, got {eos_token_id!r}")
-    return torch.isin(completion_ids, torch.tensor(ends, device=completion_ids.device, dtype=completion_ids.dtype))
+    ends = torch.tensor([int(end) for end in ends], device=completion_ids.device)
+    return torch.isin(completion_ids.long(), ends)  # an end token may lie outside the range of a small dtype
 
 
 def _describe(value):

@@ -161,22 +161,24 @@ def sample_columns(samples):
     Returns:
         a dict from each key to a list of P entries.
     Raises:
-        ValueError: on no sample, one of another form, or keys that differ; the error names the row.
+        ValueError: on no sample, one of another form, a prompt without text, or keys that differ; the error names the
+            row. A prompt without text is one that is blank, or whose last message is: a model would be asked nothing.
 
     >>> sample_columns([("1+1=", "2"), ("2+2=", "4")])
     {'prompt': ['1+1=', '2+2='], 'answer': ['2', '4']}
     """
-    if isinstance(samples, (str, Mapping)) or len(samples) == 0:
+    if isinstance(samples, (str, bytes, Mapping)) or not hasattr(samples, "__len__") or len(samples) == 0:
         raise ValueError(f"samples must be a list of at least one sample, got {short(samples)}")
     rows = []
     for row, sample in enumerate(samples):
-        if not isinstance(sample, Mapping) and not isinstance(sample, str) and len(sample) == 2:
+        if isinstance(sample, (list, tuple)) and len(sample) == 2:
             sample = dict(zip(("prompt", "answer"), sample, strict=True))
         if not isinstance(sample, Mapping) or not {"prompt", "answer"} <= set(sample):
             raise ValueError(
                 f'sample {row} must be a dict with "prompt" and "answer", or a (prompt, answer) pair, '
                 f"got {short(sample)}"
             )
+        _check_prompt(row, sample["prompt"])
         rows.append(sample)
     names = set(rows[0])
     for row, sample in enumerate(rows):
@@ -185,3 +187,14 @@ def sample_columns(samples):
                 f"all samples need the same keys: sample 0 has {sorted(names)}, sample {row} {sorted(sample)}"
             )
     return {name: [sample[name] for sample in rows] for name in rows[0]}
+
+
+def _check_prompt(row, prompt):
+    last = prompt[-1] if isinstance(prompt, (list, tuple)) and prompt else None
+    text = last.get("content") if isinstance(last, Mapping) and "role" in last else prompt
+    if text.strip() if isinstance(text, str) else isinstance(text, (list, tuple)) and text is not prompt and text:
+        return  # content may also be a list of parts
+    raise ValueError(
+        f"sample {row}: a prompt must be a string or a list of messages with role and content, and hold a text (the "
+        f"last message too), got {short(prompt)}; leave such rows out, or look at how they are made"
+    )

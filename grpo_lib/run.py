@@ -83,6 +83,16 @@ class GRPORun:
             FloatingPointError: if the loss or its gradient is not finite, before the optimizer step.
             RuntimeError: naming the reward function and the row, if it fails; the step then counts as not taken.
         """
+        draws = self.streams.states
+        try:
+            record = self._take_step()
+        except BaseException:  # an interrupt too: the step is taken again with the same prompts and the same draws
+            self.streams.states = draws
+            raise
+        self._warn_once(step_warnings(self.history, self.settings))
+        return record
+
+    def _take_step(self):
         clock = PhaseClock(self.device)
         rollout = self._roll_out(clock)
         rate = self._learning_rate()
@@ -96,7 +106,6 @@ class GRPORun:
         self.rollout = replace(rollout, old_log_probs=watch["log_probs"])
         self.history.append(record)
         self._prompts_seen += self.settings.batch_size  # not before: a step that failed is taken again with these
-        self._warn_once(step_warnings(self.history, rollout, self.settings))
         return record
 
     def change(self, **settings):

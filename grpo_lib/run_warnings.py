@@ -7,7 +7,7 @@ from grpo_lib.precision import moving_share
 
 __all__ = ["start_warnings", "step_warnings"]
 
-SILENT_STEPS = 5  # so many steps in a row without a group that differs are no accident
+WINDOW, FLAT_SHARE = 10, 0.8
 
 
 def start_warnings(parameters, settings, num_samples):
@@ -24,71 +24,66 @@ def start_warnings(parameters, settings, num_samples):
     """
     found = []
     if num_samples < settings.batch_size:
-        found.append(
-            (
-                "small",
-                f"train_data holds {num_samples} sample(s) and batch_size is {settings.batch_size}: "
-                "prompts repeat within a step; lower batch_size, or bring more data",
-            )
+        small = (
+            f"train_data holds {num_samples} sample(s) and batch_size is {settings.batch_size}: "
+            "prompts repeat within a step; lower batch_size, or bring more data"
         )
+        found.append(("small", small))
     share = moving_share(parameters, settings.learning_rate)
     if share is not None:
-        found.append(
-            (
-                "rounded",
-                f"trainable weights are bfloat16: at learning_rate {settings.learning_rate:g} a step of AdamW changes "
-                f"{share:.1%} of them, in the others it is rounded away; load the model with dtype=torch.float32 "
-                "(autocast='bfloat16' then makes its matrix products half precision), or add LoRA",
-            )
+        rounded = (
+            f"trainable weights are bfloat16: at learning_rate {settings.learning_rate:g} a step of AdamW changes "
+            f"{share:.1%} of them, in the others it is rounded away; load the model with dtype=torch.float32 "
+            "(autocast='bfloat16' then makes its matrix products half precision), or add LoRA"
         )
+        found.append(("rounded", rounded))
     return found
 
 
-def step_warnings(history, rollout, settings):
-    """Collect what the newest step shows: every completion cut, or no group with a difference.
+def step_warnings(history, settings):
+    """Collect what makes the newest steps useless.
+
+        every completion cut at the length limit;  all groups of step 1 of equal rewards;
+        on average at least 80 % of the groups of the last 10 steps of equal rewards
 
     Args:
-        history: all records so far. rollout: the newest. settings: those of its step.
+        history: list of all `StepRecord`s so far, not empty. settings: the `GRPOSettings` of the newest.
     Returns:
         a list of (what, text).
+
+    >>> from types import SimpleNamespace as Box
+    >>> step = Box(step=7, truncated=1.0, zero_variance=0.5)
+    >>> step_warnings([step], Box(max_completion_length=4, mask_truncated_completions=False))
+    [('cut', 'step 7: every completion was cut at max_completion_length = 4; if rewards stay flat, raise it')]
     """
     record, found = history[-1], []
     if record.truncated == 1.0:
-        masked = settings.mask_truncated_completions
-        found.append(
-            (
-                "cut",
-                f"step {record.step}: every completion was cut at max_completion_length = "
-                f"{settings.max_completion_length}; "
-                + (
-                    "with mask_truncated_completions none is left in the loss and nothing is learned: raise it"
-                    if masked
-                    else "if rewards stay flat, raise it"
-                ),
-            )
+        masked = "with mask_truncated_completions none is left in the loss and nothing is learned: raise it"
+        advice = masked if settings.mask_truncated_completions else "if rewards stay flat, raise it"
+        cut = f"step {record.step}: every completion was cut at max_completion_length = "
+        found.append(("cut", f"{cut}{settings.max_completion_length}; {advice}"))
+    if record.step == 1 and record.zero_variance == 1.0:
+        equal = (
+            f"step 1: within every group the rewards are equal (their mean is {record.reward_mean:g}; share of "
+            "zero-variance groups 1.0), so there is nothing to compare and nothing is learned. If that stays so, look "
+            "at record.samples: the task may be too hard or too easy for this model, or the reward may not read what "
+            "it writes"
         )
-    newest = history[-SILENT_STEPS:]
-    silent = len(newest) == SILENT_STEPS and all(r.zero_variance == 1.0 for r in newest)
-    if record.zero_variance == 1.0 and (record.step == 1 or silent):
-        found.append(_nothing_to_compare(newest, rollout, settings))
+        found.append(("equal", equal))
+    newest = history[-WINDOW:]
+    share = sum(record.zero_variance for record in newest) / len(newest)
+    if len(newest) == WINDOW and share >= FLAT_SHARE:
+        found.append(("flat", _flat(newest, share, settings)))
     return found
 
 
-def _nothing_to_compare(newest, rollout, settings):
-    record, num_groups = newest[-1], len(rollout) // rollout.num_generations
-    if rollout.rewards.unique().numel() == 1:
-        same = f"all {len(rollout)} rewards are {record.reward_mean:g}"
-    else:
-        same = f"within each of the {num_groups} groups the rewards are all equal"
-    if record.step == 1:
-        return "equal", (
-            f"step 1: {same}, so there is nothing to compare and nothing is learned. If that stays so, look at "
-            "record.samples: the task may be too hard or too easy for this model, or the reward may not read what it "
-            "writes"
-        )
-    teaches = "only the KL term moves the weights" if settings.beta > 0 else "nothing is learned any more"
-    return "silent", (
-        f"step {record.step}: {same}, as in the {len(newest) - 1} steps before, so there is nothing to compare and "
-        f"{teaches}. Either the task is solved, or the run has collapsed: look at record.samples, and for a collapse "
-        "take up an earlier checkpoint with a lower learning rate"
+def _flat(newest, share, settings):
+    """Most groups of the last steps teach nothing: solved, too hard, or a collapse."""
+    mean = sum(record.reward_mean for record in newest) / len(newest)
+    only_kl = ", and the KL term alone moves the weights" if share == 1.0 and settings.beta > 0 else ""
+    return (
+        f"steps {newest[0].step} to {newest[-1].step}: share of zero-variance groups {share:.2f} (their rewards are "
+        f"equal, mean {mean:.3g}), so at most {1 - share:.0%} of the prompts teach anything{only_kl}. If the task is "
+        "solved, stop; else take prompts that are neither too hard nor too easy, or raise num_generations; after a "
+        "collapse (look at record.samples) take up an earlier checkpoint with a lower learning rate"
     )

@@ -44,7 +44,9 @@ def train_with_grpo(
     """Train a model with GRPO.
 
     The reference is a frozen copy of the start. Interrupt the run at any time (the stop button, Ctrl-C): the model
-    keeps what it has learned and is returned, and `history` holds the steps that were taken.
+    keeps what it has learned and is returned, and `history` holds the steps that were taken. No run stops early by
+    itself: look at `record.samples` as it goes (texts may turn repetitive while the reward still rises), keep the best
+    policy with `best_metric`, or take the steps yourself and leave the loop: `for record in GRPORun(…): … break`.
 
     Args:
         model, tokenizer: a causal language model of transformers, trained in place, and its tokenizer.

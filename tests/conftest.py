@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for torch and numpy, here and in every kernel and process of a test
+
 DATA = Path(__file__).parent / "data"
 BROWSERS = (
     "chromium",

@@ -84,16 +84,12 @@ def start(**settings):
     return GRPORun(model, CountingTokenizer(), DATA, GRPOSettings(**settings), reward_function=count_w5)
 
 
-def prompts(record):
-    return sorted({sample["prompt"] for sample in record.samples})
-
-
 @pytest.mark.filterwarnings("ignore:step .* every completion was cut")
 @pytest.mark.parametrize("autocast", [None, "bfloat16", "float16"])
 @pytest.mark.parametrize(
     "place", ["torch.Tensor.backward", "torch.nn.utils.clip_grad_norm_", "torch.optim.AdamW.step", "reward"]
 )
-def test_a_step_that_is_cut_was_not_taken_and_its_prompts_are_not_left_out(place, autocast, monkeypatch):
+def test_a_step_that_is_cut_is_taken_again_as_if_nothing_had_been(place, autocast, monkeypatch):
     run, whole = start(autocast=autocast), start(autocast=autocast)
     next(run), next(whole)
     with monkeypatch.context() as patch:
@@ -105,11 +101,8 @@ def test_a_step_that_is_cut_was_not_taken_and_its_prompts_are_not_left_out(place
         with pytest.raises(KeyboardInterrupt):
             next(run)
     assert [record.step for record in run.history] == [1]
-    again, wanted = next(run), next(whole)
-    assert again.step == 2 and prompts(again) == prompts(wanted)
-    if place == "reward":
-        assert again == wanted
-    assert prompts(next(run)) == prompts(next(whole))
+    assert next(run) == next(whole), "the same prompts, draws, loss and gradient as if nothing had been cut"
+    assert next(run) == next(whole)
 
 
 @pytest.mark.filterwarnings("ignore:step .* every completion was cut")
