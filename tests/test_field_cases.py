@@ -344,7 +344,8 @@ def colab_imports(text):
     """Lines that import google.colab without having asked whether it is there, or being ready that it is not."""
     lines = ["", *text.splitlines()]
     pairs = zip(lines, lines[1:], strict=False)
-    return [line for before, line in pairs if re.match(r"\s*(from|import)\s+google\b", line) and before.strip() != "try:"]
+    found = [line for before, line in pairs if before.strip() != "try:"]
+    return [line for line in found if re.match(r"\s*(from|import)\s+google\b", line)]
 
 
 def test_nothing_needs_google_colab():  # W17
