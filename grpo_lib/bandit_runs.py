@@ -1,10 +1,15 @@
 """Many runs of the bandit, where a run with given settings comes to rest, and its settings in words."""
 
 from dataclasses import dataclass
+from inspect import signature
 
 import numpy as np
 
+from grpo_lib._arguments import word_rewards
 from grpo_lib.bandit import BanditGRPO, resting_point
+
+EPSILON = signature(BanditGRPO).parameters["epsilon"].default
+MOST_REWARDS = 6  # words whose rewards a title lists one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +118,8 @@ def resting_points_of(run, num_samples):
 def resting_text(run, points):
     """One line that says where a run with these resting points comes to rest."""
     best = run.rewards == run.rewards.max()
+    if best.all():
+        return "equal rewards push nowhere: the run rests where it starts, at the reference"
     words = " + ".join(str(word) for word, good in zip(run.vocab, best, strict=True) if good)
     if points is None:
         return "no exact resting point is known for these settings"
@@ -122,18 +129,24 @@ def resting_text(run, points):
         return f"push and pull balance nowhere short of the corner P({words}) = 1, and the run goes there"
     places = [f"P({words}) = {_close_to_one(point.probs[~best].sum())}" for point in points if point.stable]
     text = "dotted: the exact resting point, " + " or ".join(places)
-    edges = [f"{point.probs[best].sum():.3f}" for point in points if not point.stable]
+    edges = [_of_one(point.probs[~best].sum()) for point in points if not point.stable]
     if edges:
         text += f"; above {edges[-1]} the corner wins" if not points[-1].stable else f"; the watershed is {edges[-1]}"
     return text
 
 
 def _close_to_one(rest):
-    """1 - rest, in digits that tell it from 1."""
-    return f"{1 - rest:.3f}" if rest >= 0.0005 else f"1 − {rest:.0e}, next to the corner"
+    """1 - rest, in digits that tell it from 1, and how near that is."""
+    return _of_one(rest) + ("" if rest >= 0.0005 else ", next to the corner")
 
 
-def setting_texts(run, num_samples, seed=None):
+def _of_one(rest):
+    if rest == 0:  # float64 has nothing between 0 and 5e-324
+        return "1 − less than 5e-324"
+    return f"{1 - rest:.3f}" if rest >= 0.0005 else f"1 − {rest:.0e}"
+
+
+def setting_texts(run, num_samples, seed=None, sample_seed=None):
     """{setting: (its value in words, whether to say it of a run that stands alone)}."""
     loo, reverse, several = run.baseline == "loo", run.kl_direction == "reverse", run.updates_per_rollout > 1
     updates = f"{run.updates_per_rollout} updates a rollout" if several else "1 update a rollout"
@@ -147,9 +160,50 @@ def setting_texts(run, num_samples, seed=None):
         "kl_direction": ("KL(π‖ref)" if reverse else "KL(ref‖π)", not reverse),
         "updates_per_rollout": (updates, several),
         "clip": (clip, several),
+        "reward": (_reward_text(run.rewards), not np.array_equal(run.rewards, word_rewards(run.vocab, None))),
+        "epsilon": (f"epsilon {run.epsilon:g}", run.epsilon != EPSILON),
         "num_iterations": (f"{len(run.reward_history)} iterations", False),
         "seed": (f"seed {seed}", False),
+        "sample_seed": ("no sample seed" if sample_seed is None else f"sample seed {sample_seed}", False),
     }
+
+
+def _reward_text(rewards):
+    if len(rewards) > MOST_REWARDS:
+        return "its own reward"
+    return f"reward {', '.join(f'{reward:g}' for reward in rewards)}"
+
+
+def setting_values(run, num_samples, seed=None, sample_seed=None):
+    """{setting: its value}, of the settings of `setting_texts`."""
+    names = ("beta", "learning_rate", "normalise", "baseline", "kl_direction", "updates_per_rollout", "clip", "epsilon")
+    values = {name: getattr(run, name) for name in names}
+    values["clip"] = tuple(run.clip) if isinstance(run.clip, list) else run.clip
+    values |= dict(num_samples=num_samples, num_iterations=len(run.reward_history), reward=run.rewards.tolist())
+    return values | dict(seed=seed, sample_seed=sample_seed)
+
+
+def compared_texts(first, second):
+    """What two runs have in common, in words, and what is each one's own.
+
+    Args:
+        first, second: the arguments of `setting_texts`, of each run.
+    Returns:
+        three lists of texts: the common settings that are worth saying, the first run's own ones, the second's.
+    """
+    runs = first, second
+    texts, values = [[how(*run) for run in runs] for how in (setting_texts, setting_values)]
+    common, own = [], ([], [])
+    for name, (text, said) in texts[0].items():
+        shown, exact = (text, texts[1][name][0]), [value[name] for value in values]
+        if exact[0] == exact[1]:
+            common += [text] if said else []
+            continue
+        if shown[0] == shown[1] and name != "reward":  # numbers so close that rounding hides it
+            shown = [f"{name.replace('_', ' ')} {value!r}" for value in exact]
+        for texts_of_one, one in zip(own, shown, strict=True):
+            texts_of_one.append(one)
+    return common, *own
 
 
 def describe(run, num_samples):

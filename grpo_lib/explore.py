@@ -10,8 +10,8 @@ import numpy as np
 
 from grpo_lib.bandit import BanditGRPO
 from grpo_lib.bandit_plots import bandit_figure_dict, compare_figure_dict
-from grpo_lib.bandit_runs import describe, resting_points_of, resting_text, setting_texts
-from grpo_lib.plot_style import colour
+from grpo_lib.bandit_runs import compared_texts, describe, resting_points_of, resting_text
+from grpo_lib.plot_style import colour, signed
 from grpo_lib.plots import bandit_figure, bandit_step_figure, compare_figure
 
 
@@ -27,7 +27,8 @@ def explore_bandit(
         normalise: whether advantages are divided by their standard deviation.
         num_iterations: iterations to train, >= 1.
         seed: of the start and the samples.
-        options: further settings of `BanditGRPO`: vocab, baseline, kl_direction, reward, updates_per_rollout, clip.
+        options: further settings of `BanditGRPO`: vocab, baseline, kl_direction, reward, updates_per_rollout, clip,
+            epsilon, sample_seed.
     Returns:
         `go.Figure` of `bandit_figure`; the title says where the run rests, or that it goes to the corner.
     Raises:
@@ -67,11 +68,11 @@ def compare_bandits(settings_a, settings_b, **shared):
 
     Args:
         settings_a, settings_b: dicts of arguments of `explore_bandit`, for the left and for the right.
-        shared: arguments of both.
+        shared: arguments of both; the vocabulary is one of these, or the default.
     Returns:
         `go.Figure` of `compare_figure`; the title says what differs, and where each run rests.
     Raises:
-        ValueError: on a bad setting.
+        ValueError: on a bad setting, or two vocabularies.
 
     >>> figure = compare_bandits(dict(normalise=True), dict(normalise=False), beta=1.0, num_iterations=3)
     >>> print(figure.layout.title.text.replace("<br>", chr(10)))
@@ -130,13 +131,16 @@ def explore_run(settings, num_samples, num_iterations):
 def explore_both(first, second):
     """Train and draw two runs side by side, each given as the arguments of `explore_run`; `run` is the second."""
     runs, drawn, rests = zip(*[_trained(*arguments) for arguments in (first, second)], strict=True)
-    texts = [
-        setting_texts(run, n, settings["seed"]) for run, (settings, n, _) in zip(runs, (first, second), strict=True)
-    ]
-    same = [text for name, (text, said) in texts[0].items() if said and texts[1][name][0] == text]
+    if runs[0].vocab != runs[1].vocab:
+        raise ValueError(
+            f"A and B must have one vocabulary, in one order, got {runs[0].vocab} and {runs[1].vocab}: "
+            "give both the same vocab, or draw each with explore_bandit"
+        )
+    same, *owns = compared_texts(
+        *[(run, n, s.get("seed"), s.get("sample_seed")) for run, (s, n, _) in zip(runs, (first, second), strict=True)]
+    )
     lines = [f"A and B: {', '.join(same)}"] if same else []
-    for name, mine, other, rest in zip("AB", texts, texts[::-1], rests, strict=True):
-        own = [text for setting, (text, _) in mine.items() if other[setting][0] != text]
+    for name, own, rest in zip("AB", owns, rests, strict=True):
         lines += [f"{name}: {', '.join(own) or 'the same settings'}", rest]
     title = "<br>".join(lines)
     draw, draw_dict = (
@@ -182,14 +186,14 @@ def step_table(run, step):
     chip = "display:inline-block;padding:0 5px;margin:1px;line-height:1.5;border-left:4px solid"
     chips = " ".join(
         f'<span style="{chip} {colour(k)}">'
-        f"{escape(run.vocab[k])}&nbsp;<small>r&nbsp;{r:g}, A&nbsp;{a:+.2f}</small></span>"
+        f"{escape(run.vocab[k])}&nbsp;<small>r&nbsp;{r:g}, A&nbsp;{signed(a, 2)}</small></span>"
         for k, r, a in zip(step.samples, step.rewards, step.advantages, strict=True)
     )
     head = ("word", "samples", "push", "pull", "learning rate × (push + pull)", "before", "after")
     counts = np.bincount(step.samples, minlength=len(run.vocab))
     rows = zip(run.vocab, counts, step.push, step.pull, step.probs_before, step.probs_after, strict=True)
     cells = [
-        (escape(word), str(n), f"{up:+.3f}", f"{down:+.3f}", f"{run.learning_rate * (up + down):+.4f}")
+        (escape(word), str(n), signed(up, 3), signed(down, 3), signed(run.learning_rate * (up + down), 4))
         + (f"{before:.3f}", f"{after:.3f}")
         for word, n, up, down, before, after in rows
     ]

@@ -17,8 +17,9 @@ class HeldRun:
         """The `GRPORun` of now; `reset` makes a new one."""
         if self._live.released:
             raise RuntimeError(
-                "the cell that made this panel was run again, and the new panel took its place: of this one history, "
-                "changes and figure() are kept, the model is not; take `model = panel.model` before, to keep that"
+                "this panel was released, because its cell was run again (or, where the front end names no cells, one "
+                "of the same text): history, changes and figure() are kept, the model is not; to keep that, take "
+                "`model = panel.model` before"
             )
         if self._live.training is None:
             raise RuntimeError("the last reset failed, so there is no run: see panel.error, mend it, panel.reset()")

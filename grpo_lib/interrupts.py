@@ -4,19 +4,26 @@ A kernel's interrupt is the signal SIGINT. ipykernel ignores it between two cell
 is taken in the background. Where something else listens (a running cell, a script) the signal is left to it.
 """
 
+import math
 import signal
 import threading
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 __all__ = ["ignore_again", "interruptible"]
 
-_STATE = SimpleNamespace(raising=False, halt=None)
+AGAIN = 1.0  # seconds after which another interrupt of the same block raises again
+
+_STATE = SimpleNamespace(raising=False, halt=None, raised_at=-math.inf)
 
 
 @contextmanager
 def interruptible(halt):
-    """A block that an interrupt ends with KeyboardInterrupt, at most once, where the kernel would ignore it.
+    """A block that an interrupt ends with KeyboardInterrupt, where the kernel would ignore it.
+
+    What clears up afterwards is left in peace for a second; an interrupt after that raises again, as the first one may
+    have been swallowed by code that tries on.
 
     Args:
         halt: called without arguments at every interrupt, from now until `ignore_again`, so in the gaps between two
@@ -30,7 +37,8 @@ def interruptible(halt):
     _STATE.halt = halt
     signal.signal(signal.SIGINT, _hear)
     try:
-        _STATE.raising = True  # only in here: from every other line an exception would leave things half done
+        # only in here: from every other line an exception would leave things half done
+        _STATE.raised_at, _STATE.raising = -math.inf, True
         yield
     finally:
         _STATE.raising = False
@@ -46,8 +54,9 @@ def ignore_again():
 def _hear(signum, frame):
     if _STATE.halt is not None:
         _STATE.halt()
-    if _STATE.raising:
-        _STATE.raising = False  # once: what clears up afterwards is not interrupted again
+    now = time.monotonic()
+    if _STATE.raising and now - _STATE.raised_at >= AGAIN:
+        _STATE.raised_at = now
         raise KeyboardInterrupt
 
 

@@ -141,7 +141,7 @@ def _panel(columns, steps, curves, last):
         parts.append(
             f'<text x="{LEFT - 5}" y="{y(tick) + 4:.1f}" text-anchor="end" opacity="0.8">{_short(tick)}</text>'
         )
-    for tick in (t for t in round_ticks(1, last) if t == int(t) and 1 <= t <= last):
+    for tick in (t for t in round_ticks(1, last, about=4) if t == int(t) and 1 <= t <= last):
         at = _across(tick, last)
         parts.append(f'<text x="{at:.1f}" y="{BOTTOM + 15}" text-anchor="middle" opacity="0.8">{tick:.0f}</text>')
     for i, (column, values) in enumerate(curves.items()):

@@ -5,6 +5,9 @@ black of that palette vanish on a white or a black page, so a grey stands in for
 """
 
 import json
+import re
+from functools import partial
+from textwrap import wrap
 
 import numpy as np
 import plotly.graph_objects as go
@@ -69,6 +72,16 @@ def rounded(values):
     return [rounded(v) for v in values]
 
 
+def signed(value, digits):
+    """A number with its sign and so many decimals; what rounds to zero has no sign.
+
+    >>> signed(0.5, 2), signed(-0.0004, 3), signed(0.0, 2)
+    ('+0.50', '0.000', '0.00')
+    """
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
+
+
 def positive(values):
     """`rounded`, with a gap wherever a logarithmic axis has no place for the value (zero or below)."""
     return rounded([v if v > 0 else np.nan for v in values])
@@ -130,6 +143,24 @@ def _frame(names, height, alt, title):
     margin = dict(l=10, r=15, t=top, b=55 + 22 * lines)
     height += margin["t"] + margin["b"]
     return dict(height=height, margin=margin, meta=dict(alt=alt), showlegend=bool(names))
+
+
+def wrapped(title, width):
+    """A title in lines of at most `width` characters, broken after a comma outside of brackets, or else at a space.
+
+    >>> wrapped("beta 0.9, 20 samples, clip (0.2, 0.28)<br>at rest", 24)
+    'beta 0.9, 20 samples,<br>clip (0.2, 0.28)<br>at rest'
+    """
+    fold, lines = partial(wrap, width=width, break_on_hyphens=False), []
+    for line in title.split("<br>"):
+        if len(line) <= width:
+            lines.append(line)
+            continue
+        parts = re.split(r"(?<=,) (?![^(]*\))", line)
+        tied = " ".join(part.replace(" ", "\0") for part in parts)
+        for row in fold(tied, break_long_words=False):
+            lines += [line.strip() for line in fold(row.replace("\0", " "))]
+    return "<br>".join(lines)
 
 
 def alt_text(fig):

@@ -14,13 +14,15 @@ from IPython.display import HTML, clear_output, display
 
 from grpo_lib.live_cells import close_earlier, made_here
 from grpo_lib.named_controls import Controls
-from grpo_lib.plot_style import alt_text
+from grpo_lib.plot_style import alt_text, wrapped
 
 __all__ = ["RedrawnPanel", "close_tree", "error_html", "live_layout", "show_box", "show_figure"]
 
 QUIET = 0.06  # seconds after a redraw in which further events are gathered into the next one
 LEFT_MARGIN = 74  # pixels, of a live figure: a number of up to seven characters, and the axis title
 ONE_MORE_LINE = 20  # pixels, below: a legend may need one line more than was reckoned with
+TITLE_WIDTH = 560 / 0.55  # pixels of a title on a page 700 px wide, over a letter's mean width in units of its height
+TITLE_LINE = 20  # pixels, of one more line of it
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
@@ -141,16 +143,18 @@ def show_figure(out, figure):
             display(HTML(to_html(figure, include_plotlyjs="cdn", full_html=False)))
         return
     data = figure if isinstance(figure, dict) else json.loads(figure.to_json())
-    content = {**data, "layout": live_layout(data), "config": {"displaylogo": False, "responsive": True}}
+    # not responsive: plotly.js would keep each figure that was ever drawn; the renderer follows the page by itself
+    content = {**data, "layout": live_layout(data), "config": {"displaylogo": False}}
     data = {"application/vnd.plotly.v1+json": content, "text/plain": alt_text(figure)}
     out.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
 
 def live_layout(figure):
-    """The layout of a figure's plain data with fixed margins instead of automatic ones.
+    """The layout of a figure's plain data with fixed margins instead of automatic ones, and a title that is not cut.
 
     With `automargin` plotly.js lays a figure out twice, which is half of the time of a redraw. Axes labelled in words
-    keep it: their labels are of any length, and turn where they are too long.
+    keep it: their labels are of any length, and turn where they are too long. A title too long for a narrow page goes
+    on in further lines.
     """
     layout, left = dict(figure["layout"]), LEFT_MARGIN
     worded = {_axis_name(trace, letter) for trace in figure["data"] for letter in "xy" if _in_words(trace.get(letter))}
@@ -161,10 +165,21 @@ def live_layout(figure):
             left = 0 if name[0] == "y" else left
         else:
             layout[name] = {**axis, "automargin": False, "ticklabeloverflow": "allow"}
-    margin = layout["margin"]
-    layout["margin"] = {**margin, "l": max(left, margin["l"]), "b": margin["b"] + ONE_MORE_LINE}
-    layout["height"] += ONE_MORE_LINE
+    margin, (layout["title"], room) = layout["margin"], _unfolded(layout)
+    top, bottom = margin["t"] + room, margin["b"] + ONE_MORE_LINE
+    layout["margin"] = {**margin, "l": max(left, margin["l"]), "t": top, "b": bottom}
+    layout["height"] += ONE_MORE_LINE + room
     return layout
+
+
+def _unfolded(layout):
+    """The title of a layout in lines that fit a narrow page, and the height that its further lines take."""
+    title = layout.get("title") or {}
+    if not title.get("text"):
+        return title, 0
+    size = {**layout["template"]["layout"]["title"]["font"], **title.get("font", {})}["size"]
+    text = wrapped(title["text"], int(TITLE_WIDTH / size))
+    return {**title, "text": text}, TITLE_LINE * (text.count("<br>") - title["text"].count("<br>"))
 
 
 def _axis_name(trace, letter):

@@ -31,7 +31,8 @@ class RolloutInspector(RedrawnPanel):
     Attributes:
         group, completion, token: the pickers; compare: what is compared with, "plain" or "before".
         loss_type, importance_sampling_level, beta, epsilon, epsilon_high, delta, bias_correction_kl: the controls; set
-            their `.value` from code (of epsilon_high and delta: a number out of the menu, or "none").
+            their `.value` from code (of epsilon_high and delta: a number out of the menu, or "none"). A value outside a
+            slider's range is moved to the end of the range, as ipywidgets does.
         recording: the `Recording` in sight; set another one to look at that (there is no setting before then).
         view, figure: the `RolloutView` of the present settings, and its figure.
         error: the exception of the last redraw, or None; it also stands in red under the controls.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from grpo_lib.plot_style import CLEAR, TEXT, checked, colour, finish, rounded, subplots
+from grpo_lib.plot_style import CLEAR, TEXT, checked, colour, finish, rounded, signed, subplots
 
 __all__ = ["bandit_step_figure"]
 
@@ -86,5 +86,5 @@ def _sample_label(chosen, rewards, advantages):
     """Reward and advantage of one word's samples, for the text on its bar."""
     if not chosen.any():
         return ""
-    spread = sorted({f"r {r:.3g}<br>A {a:+.2f}" for r, a in zip(rewards[chosen], advantages[chosen], strict=True)})
-    return "<br>".join(spread[:2])
+    pairs = zip(rewards[chosen], advantages[chosen], strict=True)
+    return "<br>".join(sorted({f"r {r:.3g}<br>A {signed(a, 2)}" for r, a in pairs})[:2])

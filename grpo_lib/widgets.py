@@ -41,6 +41,7 @@ class BanditExplorer(RedrawnPanel):
     Attributes:
         beta, learning_rate, num_samples, updates_per_rollout, normalise, baseline, kl_direction, clip, num_iterations,
             seed: the controls; set their `.value` from code (of clip: a number, a pair or "none", out of its menu).
+            A value outside a control's range is moved to the end of the range, as ipywidgets does.
         compare: the toggle of *Compare*.
         figure: the figure of the present settings.
         run: their trained `BanditGRPO`.

@@ -176,3 +176,24 @@ def press(page, name, key=None):
     else:
         button.focus()
         page.keyboard.press(key)
+
+
+def page_size(page):
+    """(DOM nodes, bytes of the JavaScript heap) that a page holds on to."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    return session.send("Memory.getDOMCounters")["nodes"], session.send("Runtime.getHeapUsage")["usedSize"]
+
+
+def growth(page, description, redraws=12):
+    """What a page holds on to after so many more moves of a slider: (DOM nodes, bytes)."""
+    sizes = []
+    for count in (4, redraws):  # the first ones warm up
+        for i in range(count):
+            key(page, description, "Shift+ArrowLeft" if i % 2 else "Shift+ArrowRight")
+        seen = []
+        for _ in range(4):  # what was drawn last is let go of a moment later
+            page.wait_for_timeout(1000)
+            seen.append(page_size(page))
+        sizes.append(min(seen))
+    return tuple(after - before for before, after in zip(*sizes, strict=True))

@@ -192,5 +192,7 @@ def test_settings_in_words():
     )
     said = describe(run, 8)
     assert said.endswith("not standardised, baseline leave-one-out, KL(ref‖π), 4 updates a rollout, clip (0.2, 0.28)")
+    assert describe(BanditGRPO(epsilon=0.1, reward=[0, 2, 0, 0]), 8).endswith(", reward 0, 2, 0, 0, epsilon 0.1")
+    assert describe(BanditGRPO(reward=[1, 0, 0, 0]), 8) == describe(BanditGRPO(), 8)
     texts = setting_texts(BanditGRPO(clip=None, updates_per_rollout=2), 8)
     assert texts["clip"] == ("no clip", True) and texts["baseline"] == ("baseline mean", False)

@@ -3,7 +3,20 @@
 import json
 
 import pytest
-from jupyter_pages import PLOT, choose, drag, key, labels_cut, menu, open_plot, press, readout, serve, type_number
+from jupyter_pages import (
+    PLOT,
+    choose,
+    drag,
+    growth,
+    key,
+    labels_cut,
+    menu,
+    open_plot,
+    press,
+    readout,
+    serve,
+    type_number,
+)
 
 from grpo_lib.explore import compare_bandits, explore_bandit, explore_bandit_step
 
@@ -85,6 +98,14 @@ def test_sliders_change_the_curves(browser, address, front, tmp_path):
     page.screenshot(path=tmp_path / "compare.png")
     press(page, "Reset", "Space")
     _wait_for(page, explore_bandit(), "reset")
+    page.close()
+
+
+@pytest.mark.parametrize("front", ["lab", "notebook"])
+def test_the_page_lets_go_of_the_figures_before(browser, address, front):
+    page = open_plot(browser, address, front)
+    nodes, size = growth(page, "beta")
+    assert nodes < 500 and size < 2_000_000, (nodes, size)  # one figure has over 600 nodes
     page.close()
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from jupyter_pages import PLOT, choose, drag, key, labels_cut, menu, open_plot, readout, serve, type_number
+from jupyter_pages import PLOT, choose, drag, growth, key, labels_cut, menu, open_plot, readout, serve, type_number
 
 from grpo_lib.inspect_view import explore_rollout
 
@@ -80,4 +80,11 @@ def test_pickers_and_settings_change_the_picture(browser, address, front, tmp_pa
     picked = dict(group=3, completion=3, token=0)
     wait_for(page, explore_rollout(**picked, **settings, beta=beta, compare_with=dict(settings, beta=0.1)), "another")
     page.screenshot(path=tmp_path / "picked.png")
+    page.close()
+
+
+def test_the_page_lets_go_of_the_figures_before(browser, address):
+    page = open_plot(browser, address, "lab")
+    nodes, size = growth(page, "beta")
+    assert nodes < 500 and size < 2_000_000, (nodes, size)  # one figure has over 700 nodes
     page.close()

@@ -51,6 +51,23 @@ def test_an_interrupt_ends_the_block_once_and_is_heard_in_the_gaps(ignored):
     assert len(heard) == 4
 
 
+def test_an_interrupt_that_was_swallowed_can_be_repeated(ignored, monkeypatch):
+    clock = iter([100.0, 100.5, 101.5])
+    monkeypatch.setattr("grpo_lib.interrupts.time.monotonic", lambda: next(clock))
+    tries = 0
+    with pytest.raises(KeyboardInterrupt):
+        with interruptible(lambda: None):
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                tries += 1  # a reward function that tries on whatever happens
+            signal.raise_signal(signal.SIGINT)  # half a second later: may be the same press
+            tries += 1
+            signal.raise_signal(signal.SIGINT)
+            tries += 1
+    assert tries == 2
+
+
 @pytest.mark.parametrize("other", [signal.default_int_handler, signal.SIG_DFL, lambda *_: None])
 def test_who_else_listens_is_left_in_place(ignored, other):
     signal.signal(signal.SIGINT, other)

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from jupyter_pages import PLOT, choose, drag, key, open_page, press, readout, run_cell, serve, type_number
+from jupyter_pages import PLOT, choose, drag, key, open_page, page_size, press, readout, run_cell, serve, type_number
 
 pytestmark = pytest.mark.browser
 
@@ -36,7 +36,7 @@ POINTER_UP = """() => { window.ups = [];
   addEventListener('pointerup', e => window.ups.push((performance.timeOrigin + e.timeStamp) / 1000), true); }"""
 INSPECTOR = f"""() => {{
   const plot = document.querySelector({PLOT!r});
-  return plot && plot.data && {{title: plot.layout.title.text,
+  return plot && plot.data && {{title: plot.layout.title.text.replaceAll("<br>", " "),
     maps: plot.data.filter(t => t.type == "heatmap").map(t => t.z.map(row => Array.from(row)))}};
 }}"""
 PAGE = """() => {
@@ -191,16 +191,10 @@ def test_a_cell_run_again_leaves_one_run_and_500_redraws_leave_nothing(browser, 
     press(page, "One step")
     wait_for(page, "one step", lambda seen: seen["step"] == 1)
 
-    session = page.context.new_cdp_session(page)
-
-    def nodes():
-        session.send("HeapProfiler.collectGarbage")
-        return session.send("Memory.getDOMCounters")["nodes"], session.send("Runtime.getHeapUsage")["usedSize"]
-
     assert ask(page, 2) == "redrawn"  # the first time warms up
-    before = nodes()
+    before = page_size(page)
     assert ask(page, 2) == "redrawn"
-    after = nodes()
+    after = page_size(page)
     print(front, "DOM nodes and bytes before and after 500 redraws", before, after)
     assert after[0] - before[0] < 500  # one chart has over 100 nodes
     assert after[1] - before[1] < 5_000_000

@@ -323,6 +323,21 @@ def test_sweep_draws_what_is_exact_as_a_dotted_line():
         plots.sweep_figure([1, 2], [[0.1], [0.5]], x_title="rate", y_title="share", exact=[1, 2, 3])
 
 
+def test_titles_break_after_commas_and_only_else_at_spaces():
+    title = "beta 0.9, learning rate 0.01, clip (0.2, 0.28)<br>a rest"
+    assert plot_style.wrapped(title, 80) == title
+    assert plot_style.wrapped(title, 30) == "beta 0.9, learning rate 0.01,<br>clip (0.2, 0.28)<br>a rest"
+    assert plot_style.wrapped(title, 20) == "beta 0.9,<br>learning rate 0.01,<br>clip (0.2, 0.28)<br>a rest"
+    assert plot_style.wrapped("one two three four", 9) == "one two<br>three<br>four"
+    assert plot_style.wrapped("seventeen letters", 5) == "seven<br>teen<br>lette<br>rs"
+    assert plot_style.wrapped("", 5) == ""
+
+
+@pytest.mark.parametrize("value, text", [(0.0005, "+0.001"), (-0.0004, "0.000"), (-0.0, "0.000"), (-2, "-2.000")])
+def test_what_rounds_to_zero_has_no_sign(value, text):
+    assert plot_style.signed(value, 3) == text
+
+
 def test_two_runs_share_their_axes_and_keep_their_own_resting_points():
     other = (WORDS, PROBS[::-1], [0.2, 0.5], [0.02, 1e-30], [0.0, 0.2, 3.0])
     fig = plots.compare_figure(WORDS, (*RUN[1:], None), (*other[1:], [[0.7, 0.1, 0.2]]))

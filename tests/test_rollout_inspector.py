@@ -23,16 +23,16 @@ MIME = "application/vnd.plotly.v1+json"
 
 
 def pictures(figure):
-    """What distinguishes two figures: the heat maps' numbers and the title."""
-    return [
-        [list(row) for row in trace.z] for trace in figure.data if trace.type == "heatmap"
-    ], figure.layout.title.text
+    """What distinguishes two figures: the heat maps' numbers and the words of the title, however they are broken."""
+    maps = [[list(row) for row in trace.z] for trace in figure.data if trace.type == "heatmap"]
+    return maps, figure.layout.title.text.replace("<br>", " ")
 
 
 def shown(inspector):
     [output] = inspector.out.outputs
     figure = output["data"][MIME]
-    return [t["z"] for t in figure["data"] if t["type"] == "heatmap"], figure["layout"]["title"]["text"]
+    maps = [trace["z"] for trace in figure["data"] if trace["type"] == "heatmap"]
+    return maps, figure["layout"]["title"]["text"].replace("<br>", " ")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from grpo_lib import explore, redrawing, widgets
 from grpo_lib.bandit import BanditGRPO, critical_beta, resting_point
 from grpo_lib.explore import compare_bandits, explore_bandit, explore_bandit_step
 from grpo_lib.plot_style import alt_text
+from grpo_lib.redrawing import live_layout
 
 MIME = "application/vnd.plotly.v1+json"
 
@@ -205,6 +206,102 @@ def test_the_compared_runs_are_the_bandits_own_and_the_title_tells_them_apart():
     assert lines[1] == "A: beta 0.5, baseline mean, seed 42" and lines[3] == "B: beta 2, baseline leave-one-out, seed 7"
     with pytest.raises(ValueError, match="beta must be a finite number >= 0, got -1"):
         compare_bandits(dict(beta=-1), {})
+
+
+def test_two_vocabularies_are_not_drawn_under_one_ones_names():
+    words = ("dog", "cat", "bear", "ant")
+    for other in (words, ("ant", "bear"), ("ant", "bear", "cat", "eel")):
+        with pytest.raises(ValueError, match=r"A and B must have one vocabulary, in one order, got \('ant', .* and "):
+            compare_bandits({}, dict(vocab=other), num_iterations=2)
+    figure = compare_bandits({}, dict(beta=1.0, vocab=list(words)), vocab=words, num_iterations=2)
+    assert [trace.name for trace in figure.data[:4]] == list(words)
+
+
+OWN = [  # what A has of its own, what B has, and how the title names each
+    (dict(sample_seed=3), {}, "sample seed 3", "no sample seed"),
+    (dict(epsilon=0.1), {}, "epsilon 0.1", "epsilon 1e-08"),
+    ({}, dict(reward=[0, 0.25, 1, 0]), "reward 1, 0, 0, 0", "reward 0, 0.25, 1, 0"),
+    (dict(learning_rate=0.0123), dict(learning_rate=0.01234), "learning rate 0.0123", "learning rate 0.01234"),
+    (dict(beta=0.3), dict(beta=0.3 + 1e-9), "beta 0.3", f"beta {0.3 + 1e-9!r}"),
+]
+
+
+@pytest.mark.parametrize("a, b, name_a, name_b", OWN)
+def test_the_title_names_every_setting_in_which_two_runs_differ(a, b, name_a, name_b):
+    text = compare_bandits(a, b, num_iterations=2).layout.title.text
+    assert f"<br>A: {name_a}<br>" in text and f"<br>B: {name_b}<br>" in text
+    assert "the same settings" in compare_bandits(a, a, num_iterations=2).layout.title.text
+
+
+def test_many_words_with_other_rewards_are_told_apart():
+    words = tuple(f"w{i}" for i in range(30))
+    rewards = [dict(reward=np.eye(30)[i]) for i in (0, 3)]
+    text = compare_bandits(*rewards, vocab=words, num_iterations=2).layout.title.text
+    assert "A: its own reward<br>" in text and "B: its own reward<br>" in text
+
+
+@pytest.mark.parametrize("options", [{}, dict(beta=0.0), dict(updates_per_rollout=3), dict(normalise=False)])
+def test_equal_rewards_leave_the_run_at_the_reference_and_the_title_says_so(options):
+    figure = explore_bandit(reward=lambda word: 1.0, num_iterations=30, **options)
+    run = BanditGRPO(reward=lambda word: 1.0, **options)
+    run.train(30, 20)
+    np.testing.assert_allclose(run.prob_history[-1], run.ref_probs, rtol=1e-9)
+    said = figure.layout.title.text.split("<br>")[-1]
+    assert said == "equal rewards push nowhere: the run rests where it starts, at the reference"
+
+
+def test_a_rest_too_near_the_corner_for_a_float_has_a_bound():
+    options = dict(beta=0.5, normalise=False, learning_rate=1e-9, num_iterations=2)
+    said = explore_bandit(reward=[1e6, 0, 0, 0], **options).layout.title.text
+    assert said.endswith("P(ant) = 1 − less than 5e-324, next to the corner")
+    [point] = resting_point(BanditGRPO().ref_probs, [1e6, 0, 0, 0], 0.5, num_samples=20, normalise=False)
+    assert point.probs[1:].sum() == 0 and 5e-324 / 2 == 0
+    assert "P(ant) = 1 − 3e-08, next to" in explore_bandit(reward=[10, 0, 0, 0], **options).layout.title.text
+
+
+def test_a_zero_of_the_step_has_no_sign():
+    step = explore.explore_step(dict(beta=0.0, reward=[0.0] * 4), 4, 1)
+    assert "-0.00" not in step.html and "+0.00" not in step.html
+    assert step.html.count(">0.000<") == 8 and step.html.count(">0.0000<") == 4 and "A&nbsp;0.00<" in step.html
+    assert {text for text in step.figure.data[0].text if text} == {"r 0<br>A 0.00"}
+    step = explore.explore_step(dict(beta=1e-6, learning_rate=1e-4), 20, 2)
+    assert "-0.000<" not in step.html and "+0.000<" not in step.html and ">+" in step.html
+
+
+LONG = dict(beta=0.9, baseline="loo", kl_direction="forward", updates_per_rollout=3, clip=(0.2, 0.28))
+
+
+def test_no_line_of_a_live_title_is_longer_than_a_narrow_page(displayed):
+    explorer = widgets.BanditExplorer(**LONG)
+    explorer.show()
+    many = widgets.BanditExplorer(vocab=[f"aword{i}" for i in range(30)], num_iterations=2)
+    many.show()
+    for act in (lambda: None, lambda: setattr(explorer.compare, "value", True), explorer.one_step):
+        act()
+        for panel in (explorer, many):
+            plain, [output] = panel.figure.layout, panel.out.outputs
+            live = output["data"][MIME]["layout"]
+            lines, before = live["title"]["text"].split("<br>"), plain.title.text.split("<br>")
+            longest = {13: 78, 15: 67}[plain.title.font.size or plain.template.layout.title.font.size]
+            assert max(map(len, before)) > longest >= max(map(len, lines))
+            assert " ".join(lines) == " ".join(before) and "clip (0.2,<br>" not in live["title"]["text"]
+            more = 20 * (len(lines) - len(before))
+            assert live["margin"]["t"] == plain.margin.t + more and live["height"] == plain.height + 20 + more
+
+
+def test_a_short_title_and_a_figure_without_one_stay_as_they_are():
+    for figure in (explore_bandit(num_iterations=2, beta=2.0), explore_bandit_step()):
+        assert live_layout(figure.to_plotly_json())["title"]["text"] == figure.layout.title.text
+    figure.layout.title.text = None
+    layout = live_layout(figure.to_plotly_json())
+    assert layout["margin"]["t"] == figure.layout.margin.t
+
+
+def test_a_value_outside_a_controls_range_is_moved_to_its_end_as_the_docstring_says():
+    explorer = widgets.BanditExplorer(num_iterations=2)
+    explorer.beta.value, explorer.num_samples.value = 9.0, 1
+    assert (explorer.beta.value, explorer.num_samples.value) == (5.0, 2)
+    assert "is moved to the end of the range" in widgets.BanditExplorer.__doc__
 
 
 def test_the_step_says_how_much_was_clipped():
