@@ -66,7 +66,7 @@ def judge(exercise, attempt, reference, cases, slips, *, praise="", rtol=1e-4, a
     for case, got, want in zip(cases, given, expected, strict=True):
         problem = _shape_problem(got, want)
         if problem:
-            return Verdict(exercise, WRONG, f"For {_show(case)} {problem}")
+            return Verdict(exercise, WRONG, f"{_show(case)}{problem}")
     if _all_close(given, expected, rtol, atol):
         return Verdict(exercise, RIGHT, praise)
     for name, (slip, explanation) in slips.items():
@@ -76,7 +76,7 @@ def judge(exercise, attempt, reference, cases, slips, *, praise="", rtol=1e-4, a
     return Verdict(
         exercise,
         WRONG,
-        f"For {_show(cases[first])} it gives {_values(given[first])}, expected {_values(expected[first])}.",
+        f"{_show(cases[first])}it gives {_values(given[first])}, expected {_values(expected[first])}.",
     )
 
 
@@ -141,7 +141,7 @@ def _values(value):
 
 
 def _show(case):
-    return "the arguments " + ", ".join(map(_shown, case))
+    return f"For the arguments {', '.join(map(_shown, case))} " if case else "Here "
 
 
 def _cut(text):
