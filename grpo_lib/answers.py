@@ -154,7 +154,7 @@ def extract_gsm8k_answer(text):
     gold = tail.strip().partition("\n")[0].strip()
     if not mark or parse_number(gold) is None:
         return None
-    return gold.replace(",", "")
+    return re.sub(r"(?<!\\),", "", _SPACED_THOUSANDS.sub("", gold))  # 9{,}500 is 9500, not 9{}500; \, is a space
 
 
 def _plain_characters(text):

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from grpo_lib._arguments import check_count, check_number
 from grpo_lib.generation import completion_texts, generate_completions
 from grpo_lib.intervals import wilson_interval
+from grpo_lib.prompts import sample_columns
 from grpo_lib.reward_checks import score_completions
-from grpo_lib.rollout import sample_columns, wrap_completions
+from grpo_lib.rollout import wrap_completions
 from grpo_lib.streams import RandomStreams
 
 __all__ = ["Accuracy", "answer_and_judge", "evaluate_accuracy"]

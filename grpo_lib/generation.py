@@ -5,7 +5,6 @@ repetition penalty, a top-p …) without a word. Then the completions come from 
 is scored, and the ratio and the KL are wrong.
 """
 
-from collections.abc import Mapping
 from contextlib import contextmanager
 
 import torch
@@ -15,8 +14,15 @@ from grpo_lib._arguments import check_count, check_number
 from grpo_lib.masks import create_completion_mask
 from grpo_lib.modes import evaluation_mode
 from grpo_lib.padding import check_prompts_fit, pad_left, warn_of_padding
+from grpo_lib.prompts import encode_prompts
 
-__all__ = ["completion_texts", "encode_prompts", "generate_completions", "sampling_config", "stop_token_ids"]
+__all__ = [
+    "completion_texts",
+    "encode_prompts",
+    "generate_completions",
+    "sampling_config",
+    "stop_token_ids",
+]
 
 
 def stop_token_ids(model, tokenizer):
@@ -117,39 +123,6 @@ def generate_completions(
     return prompt_ids, prompt_mask, completion_ids, create_completion_mask(completion_ids, stop_ids or None)
 
 
-def encode_prompts(tokenizer, prompts, *, max_prompt_length=None):
-    """Turn prompts into token ids, each with at most one BOS token in front.
-
-    A string is encoded with the tokenizer's own special tokens. A list of messages goes through the chat template with
-    the assistant's header added; the template writes the special tokens itself, so none is added on top.
-
-    Returns:
-        a list of lists of ints, without padding.
-    Raises:
-        TypeError: if a prompt is neither a string nor a list of messages.
-        ValueError: on no prompt, a prompt of no token, or one longer than `max_prompt_length`.
-
-    >>> from grpo_lib import load_tiny_policy
-    >>> _, tokenizer = load_tiny_policy()
-    >>> [len(ids) for ids in encode_prompts(tokenizer, [[{"role": "user", "content": "47+38=?"}], "47+38=?"])]
-    [15, 7]
-    """
-    if isinstance(prompts, (str, Mapping)) or len(prompts) == 0:
-        raise ValueError(f"prompts must be a list of at least one prompt, got {prompts!r}")
-    encoded = []
-    for row, prompt in enumerate(prompts):
-        ids = _encode(tokenizer, prompt, row)
-        if not ids:
-            raise ValueError(f"prompt {row} has no token: {prompt!r}; a model needs at least one to start from")
-        if max_prompt_length is not None and len(ids) > max_prompt_length:
-            raise ValueError(
-                f"prompt {row} has {len(ids)} tokens, more than max_prompt_length = {max_prompt_length}. It is not "
-                "cut: that would lose the question or the assistant's header; shorten or leave out such prompts"
-            )
-        encoded.append(ids)
-    return encoded
-
-
 def completion_texts(tokenizer, completion_ids, completion_mask):
     """Decode each completion up to its first end token; what stands after it never reaches a reward.
 
@@ -161,27 +134,6 @@ def completion_texts(tokenizer, completion_ids, completion_mask):
     rows = zip(completion_ids.tolist(), completion_mask.tolist(), strict=True)
     kept = [[token for token, keep in zip(ids, mask, strict=True) if keep] for ids, mask in rows]
     return [tokenizer.decode(ids, skip_special_tokens=True) for ids in kept]
-
-
-def _encode(tokenizer, prompt, row):
-    if isinstance(prompt, str):
-        ids = list(tokenizer(prompt)["input_ids"])
-        bos, eos = getattr(tokenizer, "bos_token_id", None), getattr(tokenizer, "eos_token_id", None)
-        if bos is not None and ids[:2] == [bos, bos]:  # a rendered template held one already
-            ids = ids[1:]
-        if eos is not None and ids[-1:] == [eos] and not prompt.rstrip().endswith(tokenizer.decode([eos])):
-            ids = ids[:-1]  # a tokenizer that ends its texts would end the prompt
-        return ids
-    messages = isinstance(prompt, (list, tuple)) and len(prompt) > 0
-    if not messages or not all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in prompt):
-        raise TypeError(f"prompt {row} must be a string or a list of messages with role and content, got {prompt!r}")
-    if getattr(tokenizer, "chat_template", None) is None:
-        raise ValueError(
-            f"prompt {row} is a list of messages, but this tokenizer has no chat template: "
-            "give plain strings, or set tokenizer.chat_template"
-        )
-    text = tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=False)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _pad_token_id(model, tokenizer, stop_ids):

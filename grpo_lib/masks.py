@@ -79,7 +79,8 @@ def _is_end_token(completion_ids, eos_token_id):
     for end in ends:
         if isinstance(end, bool) or not hasattr(end, "__index__"):
             raise TypeError(f"eos_token_id must be an int, a list of ints or None, got {eos_token_id!r}")
-    ends = torch.tensor([int(end) for end in ends], device=completion_ids.device)
+    ends = [int(end) for end in ends if -(2**63) <= int(end) < 2**63]  # no row can hold the others
+    ends = torch.tensor(ends, dtype=torch.long, device=completion_ids.device)
     return torch.isin(completion_ids.long(), ends)  # an end token may lie outside the range of a small dtype
 
 

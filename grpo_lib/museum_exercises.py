@@ -1,5 +1,7 @@
 """Exercise checks of the bug museum: name bugs from a log, test a mask function, measure the surprise."""
 
+import numpy as np
+
 from grpo_lib.verdicts import judge
 
 __all__ = ["check_diagnosis", "check_end_token_test", "check_surprise", "unlabelled_logs"]
@@ -45,8 +47,17 @@ def check_diagnosis(attempt):
             "The third: with the sign turned the KL starts at 0 and grows. Here it is huge before any update.",
         ),
     }
+    known = [slip() for slip, _ in slips.values()] + [list(ANSWERS)]
+
+    def letters(value):
+        found = [int(number) for number in value] if np.shape(value) == (3,) else None
+        if found is not None and found not in known:
+            off = [letter for letter, a, b in zip("ABC", found, ANSWERS, strict=True) if a != b]
+            raise ValueError(f"Not yet found: {', '.join(off)}. Look at step 1, and at whether KL and gradient are 0.")
+        return value
+
     praise = "No gradient; a KL that is 0 while the reward rises; a KL that is there before the first update."
-    return judge("diagnosis", attempt, lambda: list(ANSWERS), [()], slips, praise=praise)
+    return judge("diagnosis", attempt, lambda: list(ANSWERS), [()], slips, praise=praise, measure=letters)
 
 
 class _Named:
@@ -62,16 +73,9 @@ class _Named:
         return f"the mask function {self.name!r}"
 
 
-def check_end_token_test(attempt):
-    """Check `f(mask)` → True if `mask(completion_ids, eos_token_id, pad_token_id)` keeps the first end token, always.
-
-    >>> check_end_token_test(lambda mask: True).slip
-    'always True'
-    """
-    import torch
-
+def _mask_functions():
+    """The library's mask function, the two of the exhibits, and one that is wrong only with a padding id of its own."""
     from grpo_lib.masks import create_completion_mask
-    from grpo_lib.museum_tensor_checks import check_mask_ignores_pad_id, check_mask_keeps_first_eos
 
     def library(ids, eos, pad):
         return create_completion_mask(ids, eos)
@@ -82,13 +86,38 @@ def check_end_token_test(attempt):
     def by_pad_id(ids, eos, pad):
         return (ids != pad).long()
 
+    def unless_padding(ids, eos, pad):
+        return create_completion_mask(ids, eos) * (1 if pad == eos else (ids != eos).long())
+
+    return {
+        "library": library,
+        "before the end": before_the_end,
+        "by pad id": by_pad_id,
+        "no end token, but for pad = eos": unless_padding,
+    }
+
+
+def check_end_token_test(attempt):
+    """Check `f(mask)` → True if `mask(completion_ids, eos_token_id, pad_token_id)` keeps the first end token, always.
+
+    >>> check_end_token_test(lambda mask: True).slip
+    'always True'
+    """
+    import torch
+
+    from grpo_lib.museum_tensor_checks import Finding, check_mask_ignores_pad_id, check_mask_keeps_first_eos
+
     def ends_seen(mask, pads):
         """Whether the end token counts, with each of these pad ids; the end token is 2."""
         kept = [mask(torch.tensor([[5, 2, pad, pad]]), 2, pad)[0, 1].item() == 1 for pad in pads]
         return all(kept)
 
-    functions = {"library": library, "before the end": before_the_end, "by pad id": by_pad_id}
-    cases = [(_Named(name, function),) for name, function in functions.items()]
+    cases = [(_Named(name, function),) for name, function in _mask_functions().items()]
+
+    def truth(value, mask):
+        if value is None:
+            raise ValueError(f"For {mask!r} it returns None: return True or False.")
+        return float(bool(value)) if isinstance(value, Finding) else value
 
     def reference(mask):
         return float(bool(check_mask_keeps_first_eos(mask)) and bool(check_mask_ignores_pad_id(mask)))
@@ -99,6 +128,10 @@ def check_end_token_test(attempt):
             lambda mask: float(ends_seen(mask, [0])),
             "A mask by pad id passes your test: try it with pad = eos too.",
         ),
+        "pad = eos only": (
+            lambda mask: float(ends_seen(mask, [2])),
+            "It tries pad = eos only: a mask function can lose the end token where padding has an id of its own.",
+        ),
         "turned": (lambda mask: 1.0 - reference(mask), "Turned round: True is for the mask function that is right."),
         "pad = eos, and all of it": (
             lambda mask: 0.0,
@@ -106,7 +139,7 @@ def check_end_token_test(attempt):
         ),
     }
     praise = "It lets the library's pass, and catches both exhibits."
-    return judge("test of the end token", attempt, reference, cases, slips, praise=praise)
+    return judge("test of the end token", attempt, reference, cases, slips, praise=praise, measure=truth)
 
 
 def check_surprise(attempt):

@@ -97,8 +97,8 @@ _LIST = (
     ),
     Exhibit(
         "advantages over the batch",
-        right="r = rewards.view(-1, num_generations)\nA = (r - r.mean(1, keepdim=True)) / r.std(1, keepdim=True)",
-        wrong="A = (rewards - rewards.mean()) / rewards.std()",
+        right="r = rewards.view(-1, G)\nA = (r - r.mean(1, keepdim=True)) / (r.std(1, keepdim=True) + eps)",
+        wrong="A = (rewards - rewards.mean()) / (rewards.std() + eps)",
         cause="An answer is compared with answers to other prompts: easy prompts are pushed up, hard ones down.",
         check="check_advantages_stay_in_group",
         patches={"rollout.group_advantages": bugs.over_the_batch},

@@ -112,8 +112,8 @@ def catch_figure(found, *, title=None):
         found: a dict from an exhibit's name to a dict from a check's name to (finding with the bug, finding without),
             as `grpo_lib.museum_tour.cross_check` returns it.
     Returns:
-        `go.Figure`; one heat map: 0 both hold, 1 caught (the broken one fails, the fixed one holds), 2 the fixed one
-        fails too.
+        `go.Figure`; one heat map: 0 both hold, 1 caught (✗: the broken one fails, the fixed one holds), 2 the fixed
+        one fails (✗✗).
     Raises:
         ValueError: on no exhibit, or exhibits with different checks.
 
@@ -135,7 +135,7 @@ def catch_figure(found, *, title=None):
         z=kinds,
         x=[check.removeprefix("check_").replace("_", " ") for check in checks],
         y=names,
-        text=[["✗" if kind else "" for kind in row] for row in kinds],
+        text=[[("", "✗", "✗✗")[kind] for kind in row] for row in kinds],
         texttemplate="%{text}",
         textfont=dict(color="#FFFFFF"),
         zmin=-0.5,

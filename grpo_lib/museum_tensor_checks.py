@@ -6,6 +6,7 @@ A check calls your function with a few numbers whose right result is known befor
 true if the property holds: `assert check_kl_has_gradient(my_loss)` is a test. `grpo_lib.museum_checks` has the others.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -80,9 +81,12 @@ def check_advantages_stay_in_group(advantages):
     ✗ check_advantages_stay_in_group: the groups' sums are 0.50, -1.50, 1.00, not 0: other prompts' rewards are in them.
     """
     rewards = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.5, 1.0])
-    sums = advantages(rewards, 4).view(3, 4).sum(dim=1)
+    sums = torch.as_tensor(advantages(rewards, 4)).reshape(3, 4).sum(dim=1)
+    shown = ", ".join(f"{value:.2f}" for value in sums.tolist())
+    if not sums.isfinite().all():
+        text = f"the groups' sums are {shown}: equal rewards have std 0, and 0 / 0 is nan; add eps to the std."
+        return Finding("check_advantages_stay_in_group", False, text)
     if sums.abs().max() > 1e-4:
-        shown = ", ".join(f"{value:.2f}" for value in sums.tolist())
         text = f"the groups' sums are {shown}, not 0: other prompts' rewards are in them."
         return Finding("check_advantages_stay_in_group", False, text)
     return Finding("check_advantages_stay_in_group", True, "each group sums to 0.")
@@ -91,9 +95,11 @@ def check_advantages_stay_in_group(advantages):
 def check_kl_is_a_cost(loss):
     """Check `loss(log_probs, old_log_probs, ref_log_probs, advantages, mask, beta=…)`: being away from π_ref costs.
 
-    Without advantages the loss is beta · KL, which is never negative.
+    Without advantages the loss is beta · KL. On the numbers used here it is positive for k1, k2 and k3 alike.
     """
     value = kl_alone(loss)[0]
+    if math.isnan(value):
+        return Finding("check_kl_is_a_cost", False, "with all advantages 0 the loss is nan.")
     if value < 0:
         text = f"with all advantages 0 the loss is {value:.3f}, below 0: the policy is paid for the distance."
         return Finding("check_kl_is_a_cost", False, text)
@@ -106,19 +112,22 @@ def check_kl_has_gradient(loss):
     Without advantages the gradient is that of beta · KL, and π is not π_ref.
     """
     size = kl_alone(loss)[1].abs().max().item()
-    if size == 0:
-        text = "with all advantages 0 the gradient is 0, although π is not π_ref: beta teaches nothing."
+    if not size > 0:
+        text = f"with all advantages 0 the gradient is {size:g}, although π is not π_ref: beta teaches nothing."
         return Finding("check_kl_has_gradient", False, text)
     return Finding("check_kl_has_gradient", True, f"with all advantages 0 the gradient reaches {size:.3f}.")
 
 
 def check_each_reward_pushes_its_own(loss):
-    """Check `loss(…)` on fresh samples: a completion with A > 0 is pushed up, with A < 0 down, with A = 0 nowhere."""
+    """Check `loss(…)` on fresh samples: a completion with A > 0 is pushed up, with A < 0 down, with A = 0 nowhere.
+
+    As many completions as tokens: (B,) times (B, T) broadcasts without an error then.
+    """
     advantages = torch.tensor([1.0, -2.0, 0.0, 1.0])
-    push = -_gradient(loss, torch.full((4, 3), -1.0), torch.full((4, 3), -1.0), advantages)[1]
-    if not torch.equal(push.sign(), advantages.sign()[:, None].expand(4, 3)):
+    push = -_gradient(loss, torch.full((4, 4), -1.0), torch.full((4, 4), -1.0), advantages)[1]
+    if not torch.equal(push.sign(), advantages.sign()[:, None].expand(4, 4)):
         shown = ", ".join(f"{value:+.3f}" for value in push[:, 0].tolist())
-        text = f"advantages 1, -2, 0, 1 push by {shown}: a completion is not pushed by its own."
+        text = f"advantages 1, -2, 0, 1 push the first tokens by {shown}: a completion is not pushed by its own."
         return Finding("check_each_reward_pushes_its_own", False, text)
     return Finding("check_each_reward_pushes_its_own", True, "each completion is pushed the way of its own advantage.")
 
@@ -127,7 +136,7 @@ def check_clip_is_pessimistic(loss, epsilon=0.2):
     """Check `loss(…)` away from π_old: what went too far is let go, what went the wrong way is pushed back.
 
     Args:
-        loss: as above. epsilon: its clip range.
+        loss: as above, with a clip that cuts gradients off; CISPO and SAPO have none. epsilon: its clip range.
     """
     far = 2.5 * epsilon
     cases = {
@@ -147,22 +156,22 @@ def check_clip_is_pessimistic(loss, epsilon=0.2):
     return Finding("check_clip_is_pessimistic", True, "too far is let go, the wrong way is pushed back.")
 
 
-def check_empty_answer_earns_nothing(reward, *, gold="85", empty=("", "<answer></answer>"), form="<answer>{}</answer>"):
+def check_empty_answer_earns_nothing(reward, *, gold=("85", "0"), form="<answer>{}</answer>"):
     """Check `reward(prompts, completions, answer)`: no answer earns less than the right one, no more than a wrong one.
 
     Args:
-        reward: a reward function. gold: a gold answer. form: how an answer is written.
-        empty: two texts that answer nothing: one without the form, one with it.
+        reward: a reward function. gold: gold answers, each is tried. form: how an answer is written.
     """
-    wrong = ("no idea", form.format("?"))
-    texts = [*empty, *wrong, form.format(gold)]
-    paid = list(reward(prompts=["?"] * 5, completions=texts, answer=[gold] * 5))
-    for text, pay, beside in zip(texts[:2], paid[:2], paid[2:4], strict=True):
-        if pay >= paid[4] or pay > beside:
-            what = f"the text {text!r} is paid {pay:g} and the right answer {paid[4]:g}: nothing need be answered."
-            return Finding("check_empty_answer_earns_nothing", False, what)
-    shown = f"{max(paid[:2]):g} for an empty answer, {paid[4]:g} for the right one."
-    return Finding("check_empty_answer_earns_nothing", True, shown)
+    name, empty = "check_empty_answer_earns_nothing", ("", form.format(""), form.format(" "))
+    wrong = ("no idea", form.format("none"), form.format("none"))  # beside each empty text, one of its form
+    for right in [gold] if isinstance(gold, str) else gold:
+        texts = [*empty, *wrong, form.format(right)]
+        paid = [float(pay) for pay in reward(prompts=["?"] * 7, completions=texts, answer=[right] * 7)]
+        for text, pay, beside in zip(empty, paid[:3], paid[3:6], strict=True):
+            if not (pay < paid[6] and pay <= beside):
+                what = f"the text {text!r} is paid {pay:g} and the right answer {paid[6]:g}: nothing need be answered."
+                return Finding(name, False, what)
+    return Finding(name, True, f"{max(paid[:3]):g} for an empty answer, {paid[6]:g} for the right one.")
 
 
 def padded_rows(pad):
@@ -171,9 +180,9 @@ def padded_rows(pad):
 
 
 def kl_alone(loss):
-    """Loss and gradient where only the KL is left: no advantages, and π above and below π_ref."""
+    """Loss and gradient where only the KL is left: no advantages, π above and below π_ref, and mostly above."""
     log_probs = torch.tensor([[-1.0, -0.5], [-2.0, -0.7]])
-    ref = torch.tensor([[-1.5, -0.2], [-0.8, -1.7]])
+    ref = torch.tensor([[-1.5, -0.9], [-1.4, -1.7]])
     return _gradient(loss, log_probs, log_probs, torch.zeros(2), ref, beta=1.0)
 
 

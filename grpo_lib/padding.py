@@ -17,7 +17,8 @@ _SEEN = weakref.WeakSet()
 def check_prompts_fit(model, rows, new_tokens=0):
     """Refuse prompts that the model has no embedding or no position for, before an index runs out of range.
 
-    Positions run out only where they are learned (GPT-2, OPT); rotary ones go on, past what the model was trained on.
+    Positions run out where they are rows of a table (GPT-2, OPT, GPT-J); rotary ones that are computed go on, past what
+    the model was trained on.
 
     Args:
         rows: lists of token ids. new_tokens: T, how many may be sampled behind each.
@@ -46,12 +47,14 @@ def check_prompts_fit(model, rows, new_tokens=0):
 
 
 def _learned_positions(model):
-    """How many positions a model has a learned row for, or None where they are computed."""
+    """How many positions a model has a row for, learned or filled in at the start (GPT-J), or None without any."""
     places = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     tables = (module for module in model.modules() if isinstance(module, torch.nn.Embedding))
     tables = [table.num_embeddings for table in tables if table is not model.get_input_embeddings()]
     # OPT and BART keep two rows more than they have positions
-    return places if isinstance(places, int) and any(rows in (places, places + 2) for rows in tables) else None
+    full = any(rows in (places, places + 2) for rows in tables)
+    full = full or any(table.ndim == 2 and len(table) == places for table in model.buffers())
+    return places if isinstance(places, int) and full else None
 
 
 def pad_left(rows, pad_id, device=None):

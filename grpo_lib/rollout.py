@@ -1,6 +1,5 @@
 """A rollout: prompts → G completions each → texts → rewards → advantages, and its log-probs under any model."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,9 +10,10 @@ from grpo_lib.generation import completion_texts, generate_completions, stop_tok
 from grpo_lib.logprobs import compute_log_probs
 from grpo_lib.masks import truncated_completions
 from grpo_lib.modes import evaluation_mode
-from grpo_lib.reward_checks import score_completions, short
+from grpo_lib.prompts import sample_columns
+from grpo_lib.reward_checks import score_completions
 
-__all__ = ["Rollout", "collect_rollout", "sample_columns", "score_rollout", "wrap_completions"]
+__all__ = ["Rollout", "collect_rollout", "score_rollout", "wrap_completions"]
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,8 @@ def collect_rollout(
     texts = completion_texts(tokenizer, completion_ids, completion_mask)
     prompts = columns.pop("prompt")
     completions = wrap_completions(prompts, texts)
-    rewards = torch.tensor(
-        score_completions(reward_function, prompts, completions, **columns), device=completion_ids.device
-    )
+    scores = score_completions(reward_function, prompts, completions, **columns)
+    rewards = _single_precision(scores, num_generations).to(completion_ids.device)
     return Rollout(
         prompts=prompts,
         answers=columns["answer"],
@@ -141,6 +140,26 @@ def score_rollout(model, rollout, *, chunk_size=None, with_gradient=False):
         )
 
 
+def _single_precision(scores, num_generations):
+    """Rewards as float32, unless that would make an infinity, or equal rewards of a group whose rewards differ."""
+    rewards, exact = torch.tensor(scores), torch.tensor(scores, dtype=torch.float64)
+    row = int((rewards.isinf() & exact.isfinite()).int().argmax())
+    rule = "float32 has 7 digits and ends at 3.4e38; subtract a constant or rescale in the reward function"
+    if rewards[row].isinf():
+        raise ValueError(f"the reward {scores[row]:g} in row {row} is too large: {rule}")
+    spread = [
+        part.view(-1, num_generations).amax(1) - part.view(-1, num_generations).amin(1) for part in (exact, rewards)
+    ]
+    lost = (spread[0] > 1e-3) & (spread[1] == 0)
+    if lost.any():
+        group = int(lost.int().argmax())
+        raise ValueError(
+            f"the rewards of group {group} differ by {spread[0][group]:.3g} about {scores[group * num_generations]:g}, "
+            f"which is lost: {rule}"
+        )
+    return rewards
+
+
 def wrap_completions(prompts, texts):
     """Completions as the reward function gets them: strings, or lists of one message where the prompt is a chat.
 
@@ -151,50 +170,3 @@ def wrap_completions(prompts, texts):
         text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
         for prompt, text in zip(prompts, texts, strict=True)
     ]
-
-
-def sample_columns(samples):
-    """Turn P samples into columns of P entries, and check them.
-
-    Args:
-        samples: dicts with "prompt", "answer" and any further keys, the same for all; or (prompt, answer) pairs.
-    Returns:
-        a dict from each key to a list of P entries.
-    Raises:
-        ValueError: on no sample, one of another form, a prompt without text, or keys that differ; the error names the
-            row. A prompt without text is one that is blank, or whose last message is: a model would be asked nothing.
-
-    >>> sample_columns([("1+1=", "2"), ("2+2=", "4")])
-    {'prompt': ['1+1=', '2+2='], 'answer': ['2', '4']}
-    """
-    if isinstance(samples, (str, bytes, Mapping)) or not hasattr(samples, "__len__") or len(samples) == 0:
-        raise ValueError(f"samples must be a list of at least one sample, got {short(samples)}")
-    rows = []
-    for row, sample in enumerate(samples):
-        if isinstance(sample, (list, tuple)) and len(sample) == 2:
-            sample = dict(zip(("prompt", "answer"), sample, strict=True))
-        if not isinstance(sample, Mapping) or not {"prompt", "answer"} <= set(sample):
-            raise ValueError(
-                f'sample {row} must be a dict with "prompt" and "answer", or a (prompt, answer) pair, '
-                f"got {short(sample)}"
-            )
-        _check_prompt(row, sample["prompt"])
-        rows.append(sample)
-    names = set(rows[0])
-    for row, sample in enumerate(rows):
-        if set(sample) != names:
-            raise ValueError(
-                f"all samples need the same keys: sample 0 has {sorted(names)}, sample {row} {sorted(sample)}"
-            )
-    return {name: [sample[name] for sample in rows] for name in rows[0]}
-
-
-def _check_prompt(row, prompt):
-    last = prompt[-1] if isinstance(prompt, (list, tuple)) and prompt else None
-    text = last.get("content") if isinstance(last, Mapping) and "role" in last else prompt
-    if text.strip() if isinstance(text, str) else isinstance(text, (list, tuple)) and text is not prompt and text:
-        return  # content may also be a list of parts
-    raise ValueError(
-        f"sample {row}: a prompt must be a string or a list of messages with role and content, and hold a text (the "
-        f"last message too), got {short(prompt)}; leave such rows out, or look at how they are made"
-    )

@@ -16,10 +16,11 @@ from grpo_lib.adapters import trainable_parameters
 from grpo_lib.checkpoints import holds_reference, load_checkpoint, save_checkpoint
 from grpo_lib.clock import PhaseClock
 from grpo_lib.precision import loss_scaler, mixed_precision
+from grpo_lib.prompts import sample_columns
 from grpo_lib.records import GRPOSettings, StepRecord, record_step
 from grpo_lib.reference import make_reference, sync_reference
 from grpo_lib.rewards import combined_reward
-from grpo_lib.rollout import collect_rollout, sample_columns, score_rollout
+from grpo_lib.rollout import collect_rollout, score_rollout
 from grpo_lib.run_warnings import start_warnings, step_warnings
 from grpo_lib.schedule import learning_rate_factor
 from grpo_lib.streams import RandomStreams

@@ -20,7 +20,7 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
-from grpo_lib import answers, masks, reward_checks, rewards, rollout  # noqa: E402
+from grpo_lib import answers, masks, prompts, reward_checks, rewards  # noqa: E402
 
 DIGITS = ("0123456789", "٠١٢٣٤٥٦٧٨٩", "０１２３４５６７８９", "०१२३४५६७८९")
 WRAPPERS = [
@@ -219,10 +219,15 @@ def _any_char(rng):
 
 def gsm8k_text(rng):
     pieces = ["####", "#### ", "18", "1,080", "-3", ".5", "\n", " ", "apples", "<<6*30=180>>", "$", "7 or 8"]
+    pieces += ["9{,}500", "9\\,500", "9,\\!500", "1\u202f000", "\\,"]  # separators of LaTeX and of print
     text = "".join(rng.choice(pieces) for _ in range(rng.randint(0, 7)))
     got = answers.extract_gsm8k_answer(text)
     line = text.split("####")[-1].strip().split("\n")[0].strip() if "####" in text else ""
-    want = line.replace(",", "") if answers.parse_number(line) is not None else None
+    value = answers.parse_number(line)
+    if value is not None and ("\\" in line or "{" in line or "\u202f" in line):  # the same number, without a separator
+        same = got is not None and answers.parse_number(got) == value and not re.search(r"\d(?:\{,\}|,|\u202f)\d", got)
+        return text, None if same else f"extract_gsm8k_answer is {got!r}, and its line is {value}"
+    want = line.replace(",", "") if value is not None else None
     return text, None if got == want else f"extract_gsm8k_answer is {got!r}, by hand {want!r}"
 
 
@@ -287,6 +292,11 @@ def data_sets(rng):
             lambda: {"question": "1+1", "answer": "2"},
             lambda: {"prompt": "1+1"},
             lambda: {"prompt": "1+1", "answer": "2", "level": 1},
+            lambda: {"prompt": "1+1", "answer": "2", rng.choice([1, None, "prompts", "completions"]): 1},
+            lambda: {
+                "prompt": rng.choice(["\ud800", [{"role": "user"}, {"role": "user", "content": "1"}]]),
+                "answer": "2",
+            },
             lambda: rng.choice([None, 5, "ab", "", (), ("a",), ("a", "b", "c"), ["a", "b"], b"ab", {}, 1.5]),
         ]
     )
@@ -294,10 +304,11 @@ def data_sets(rng):
     rows += [{"prompt": "2+2", "answer": "4"}] * rng.randint(0, 2)
     data = rng.choice([rows, rows, rows, tuple(rows), None, "text", {"prompt": ["1+1"], "answer": ["2"]}, 7])
     try:
-        columns = rollout.sample_columns(data)
+        columns = prompts.sample_columns(data)
     except (ValueError, TypeError) as error:
         clear = re.match(
-            r"samples must be a list of at least one sample|sample \d+ must be|all samples need", str(error)
+            r"samples must be a list of at least one sample|sample \d+(?: must be|: )|keys must be|all samples need",
+            str(error),
         )
         return repr(data), None if clear else f"{type(error).__name__}: {error}"
     ok = {"prompt", "answer"} <= set(columns) and all(len(column) == len(data) for column in columns.values())

@@ -26,9 +26,10 @@ from grpo_lib.masks import create_completion_mask, truncated_completions
 from grpo_lib.memory_estimate import _logit_bytes
 from grpo_lib.models import load_tiny_policy
 from grpo_lib.padding import pad_left
+from grpo_lib.prompts import sample_columns
 from grpo_lib.records import GRPOSettings
 from grpo_lib.rewards import combined_reward
-from grpo_lib.rollout import collect_rollout, sample_columns, score_rollout
+from grpo_lib.rollout import collect_rollout, score_rollout
 from grpo_lib.run import GRPORun
 from grpo_lib.training import train_with_grpo
 from grpo_lib.update import update_policy
@@ -58,6 +59,7 @@ def test_an_end_token_that_no_row_can_hold_ends_nothing(dtype, ends):
     ids = torch.tensor([[5, 1, 7], [5, 6, 7]], dtype=dtype)
     assert create_completion_mask(ids, ends).tolist() == [[1, 1, 0], [1, 1, 1]]
     assert truncated_completions(ids, ends).tolist() == [False, True]
+    assert create_completion_mask(ids, [1, 2**63, -(2**70)]).tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
 def test_a_mask_is_no_row_of_ids():
@@ -120,6 +122,22 @@ def test_a_batch_is_counted_in_prompts_whatever_their_groups(batch_size, num_gen
         (7, "samples must be a list of at least one sample, got 7"),
         (iter([SAMPLE]), "samples must be a list of at least one sample"),
         (b"ab", "samples must be a list of at least one sample"),
+        ({("w3", "5")}, "samples must be a list of at least one sample"),
+        ({"w3": "5"}.items(), "samples must be a list of at least one sample, got dict_items"),
+        ([{**SAMPLE, "prompts": "w3"}], "keys must be strings.* none of .* sample 0 has prompts: rename"),
+        ([{**SAMPLE, "completions": "w3"}], "keys must be strings.* sample 0 has completions: rename"),
+        ([{**SAMPLE, 1: "w3"}], "keys must be strings.* sample 0 has 1: rename"),
+        ([SAMPLE, {**SAMPLE, 1: "w3"}], r"same keys: sample 0 has \['answer', 'prompt'\], sample 1 \[1, 'answer'"),
+        ([SAMPLE, {**SAMPLE, "prompt": "w3 \ud83d"}], "sample 1: character 3 is half of one .*lone surrogate"),
+        (
+            [SAMPLE, {**SAMPLE, "prompt": [{"role": "user", "content": "\udfff"}]}],
+            "sample 1: character 0 is half of one",
+        ),
+        (
+            [SAMPLE, {**SAMPLE, "prompt": [{"role": "user"}, {"role": "user", "content": "w3"}]}],
+            "sample 1: a prompt must",
+        ),
+        ([SAMPLE, {**SAMPLE, "prompt": ["w2", {"role": "user", "content": "w3"}]}], "sample 1: a prompt must"),
         ([SAMPLE, None], "sample 1 must be a dict .* got None"),
         ([SAMPLE, b"ab"], "sample 1 must be a dict .* got b'ab'"),
         ([SAMPLE, {"w3", "w4"}], "sample 1 must be a dict"),
@@ -150,6 +168,39 @@ def test_messages_without_a_role_are_refused_by_the_template_not_written_without
     for prompt in ([{"content": "1+1=?"}], []):
         with pytest.raises(TypeError, match="prompt 0 must be a string or a list of messages with role and content"):
             encode_prompts(tokenizer, [prompt])
+
+
+@pytest.mark.parametrize("content", ["\ud83d", 5, None, [{"type": "image"}]], ids=str)
+def test_what_a_tokenizer_or_its_template_cannot_write_is_named(content):
+    _, tokenizer = load_tiny_policy()
+    with pytest.raises(ValueError, match="prompt 1: (character|the chat template cannot write)"):
+        encode_prompts(tokenizer, ["1+1=?", [{"role": "user", "content": content}]])
+    for prompts in (None, (text for text in ["1+1=?"])):
+        with pytest.raises(ValueError, match="prompts must be a list of at least one prompt"):
+            encode_prompts(tokenizer, prompts)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "message"),
+    [
+        (1e8, 1e8 + 1, r"rewards of group 0 differ by 1 about 1e\+08, which is lost"),
+        (-1e16, -1e16 + 4, "rewards of group 0 differ by 4"),
+        (0.0, 1e39, r"the reward 1e\+39 in row 1 is too large"),
+        (0.0, -1e200, r"the reward -1e\+200 in row 1 is too large"),
+        (0.3, 0.1 + 0.2, None),
+        (1e7, 1e7 + 1, None),
+        (0.0, 1e30, None),
+    ],
+)
+def test_rewards_that_float32_cannot_tell_apart_are_refused(low, high, message):
+    run = start([SAMPLE], batch_size=1, reward=lambda completions, **batch: [low, high] * (len(completions) // 2))
+    if message:
+        with pytest.raises(ValueError, match=message):
+            next(run)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert next(run).zero_variance == (high - low < 1e-9)
 
 
 @cut_is_fine
@@ -252,12 +303,12 @@ def test_a_token_of_another_models_tokenizer_is_refused(name, token):
         generate_completions(tiny_architecture(name), TOKENIZER, ["w3", f"w4 w{token}"], 2, 4)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "opt", "bart", "gpt_neo", "qwen3", "bloom", "mamba"])
+@pytest.mark.parametrize("name", ["gpt2", "gptj", "opt", "bart", "gpt_neo", "qwen3", "bloom", "mamba"])
 @pytest.mark.parametrize(("words", "length"), [(30, 3), (1, 32), (33, 1)])
 @pytest.mark.filterwarnings("ignore:.*reads a prompt differently")
-def test_only_learned_positions_run_out_and_that_is_said(name, words, length):
+def test_only_positions_in_a_table_run_out_and_that_is_said(name, words, length):
     model, prompts = tiny_architecture(name), ["w3", " ".join(["w3"] * words)]
-    if name in ("gpt2", "opt", "bart", "gpt_neo"):
+    if name in ("gpt2", "gptj", "opt", "bart", "gpt_neo"):
         rule = "together more than the 32 positions of the model: lower max_completion_length"
         with pytest.raises(
             ValueError, match=f"has {max(words, 1)} tokens and its completion may have {length}, {rule}"

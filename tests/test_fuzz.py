@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from grpo_lib import answers, masks, reward_checks, rewards, rollout
+from grpo_lib import answers, masks, prompts, reward_checks, rewards
 
 INPUTS = 400
 
@@ -78,7 +78,7 @@ PLANTED = [
     ("mask", masks, "truncated_completions", lambda ids, ends: (ids != ids[:, :1]).all(dim=1)),
     ("positions", masks, "position_ids_from_mask", lambda mask: torch.arange(8).expand(len(mask), 8)),
     ("reward_results", reward_checks, "check_rewards", spreads_one),
-    ("data_sets", rollout, "sample_columns", lambda data: {"prompt": [], "answer": []}),
+    ("data_sets", prompts, "sample_columns", lambda data: {"prompt": [], "answer": []}),
 ]
 
 

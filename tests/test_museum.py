@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import json
+import re
 from importlib import resources
 from types import SimpleNamespace
 
@@ -47,9 +48,11 @@ from grpo_lib.museum_tensor_checks import (
 )
 from grpo_lib.museum_tour import CHECKS, examine, reveal
 from grpo_lib.plot_style import alt_text
+from grpo_lib.records import GRPOSettings
 from grpo_lib.reward_attacks import regex_reward, substring_reward
 from grpo_lib.rewards import combined_reward, correctness_reward, format_reward
 from grpo_lib.rollout import collect_rollout
+from grpo_lib.run import GRPORun
 from grpo_lib.tasks import addition_reward, load_addition
 
 each_exhibit = pytest.mark.parametrize("name", EXHIBITS)
@@ -131,6 +134,25 @@ def test_advantage_check_on_relatives_that_are_right_and_on_rows_out_of_order():
     assert not check_advantages_stay_in_group(lambda r, G: r)
 
 
+def _group_gaps(r, G):
+    r = r.view(-1, G)
+    return r - r.mean(dim=1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    "shown", [lambda A: A, lambda A: A.numpy(), lambda A: A.flatten().tolist(), lambda A: A.T.clone().T]
+)
+def test_advantages_may_come_in_any_form(shown):
+    assert check_advantages_stay_in_group(lambda r, G: shown(_group_gaps(r, G)))
+
+
+def test_advantages_that_are_nan_where_rewards_are_equal_are_caught():
+    found = check_advantages_stay_in_group(lambda r, G: _group_gaps(r, G) / r.view(-1, G).std(dim=1, keepdim=True))
+    assert not found and "0.00, nan, 0.00: equal rewards have std 0" in found.message
+    batch = lambda r, G: (r.view(-1) - r.view(-1).mean()) / r.view(-1).std()  # noqa: E731
+    assert not check_advantages_stay_in_group(batch)
+
+
 @pytest.mark.parametrize("loss_type", ["grpo", "bnpo", "dapo", "sapo", "cispo", "luspo"])
 def test_loss_checks_on_the_loss_family(loss_type):
     def loss(*tensors, beta):
@@ -159,6 +181,74 @@ def test_loss_checks_on_hand_written_losses():
     assert not check_each_reward_pushes_its_own(with_(surrogate=lambda r, a: r * a.abs()))
     assert not check_kl_has_gradient(with_(d=lambda new, ref: (ref - new).detach()))
     assert not check_kl_has_gradient(with_(d=lambda new, ref: 0 * (ref - new)))  # beta not used
+
+
+def _written_otherwise(kl="k3", sign=1, push=None, seen=lambda kl: kl):
+    estimators = {"k1": lambda d: d, "k2": lambda d: d**2 / 2, "k3": lambda d: torch.expm1(-d) + d}
+
+    def loss(log_probs, old, ref, A, mask, beta=0.0):
+        A = A.unsqueeze(-1).expand_as(log_probs) if push is None else A
+        ratio = torch.exp(log_probs - old)
+        worst = (push or (lambda r, A: torch.maximum(-r * A, -r.clamp(0.8, 1.2) * A)))(ratio, A)
+        per_token = worst + sign * beta * seen(estimators[kl](log_probs - ref))
+        return ((per_token * mask).sum(dim=1) / mask.sum(dim=1)).mean()
+
+    return loss
+
+
+@pytest.mark.parametrize("kl", ["k1", "k2", "k3"])
+def test_the_sign_of_every_kl_estimator_is_told(kl):
+    checks = (check_kl_is_a_cost, check_kl_has_gradient, check_each_reward_pushes_its_own, check_clip_is_pessimistic)
+    assert all(check(_written_otherwise(kl)) for check in checks)
+    assert not check_kl_is_a_cost(_written_otherwise(kl, sign=-1))
+
+
+@pytest.mark.parametrize("seen", [lambda kl: kl.detach(), lambda kl: kl.data, lambda kl: kl.mean().item()])
+def test_every_way_to_lose_the_gradient_of_the_kl_is_caught(seen):
+    assert not check_kl_has_gradient(_written_otherwise(seen=seen))
+
+
+@pytest.mark.parametrize(
+    "push",
+    [
+        lambda ratio, A: -ratio * A,  # (B, T) * (B,), silent where B = T
+        lambda ratio, A: -(ratio.mean(dim=1, keepdim=True) * A).mean(dim=1, keepdim=True),  # (B, 1) * (B,) = (B, B)
+        lambda ratio, A: -ratio * A.mean(),
+    ],
+)
+def test_every_broadcast_is_caught(push):
+    assert not check_each_reward_pushes_its_own(_written_otherwise(push=push))
+
+
+def test_nan_is_no_pass():
+    def nothing(log_probs, *others, beta):
+        return log_probs.sum() * torch.nan
+
+    def scores(*arguments):
+        return library_parts().score(*arguments) * torch.nan
+
+    for check in (check_kl_is_a_cost, check_kl_has_gradient, check_each_reward_pushes_its_own):
+        assert not check(nothing)
+    assert not museum_checks.check_scores_repeat(scores) and not museum_checks.check_padding_changes_nothing(scores)
+    assert not museum_checks.check_temperature_is_scored(library_parts().sample, scores)
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        lambda found, gold: gold.startswith(found or ""),
+        lambda found, gold: re.match(found or "", gold),
+        lambda found, gold: found is not None and found in gold,
+        lambda found, gold: found and found.strip() in gold,  # pays for a blank
+        lambda found, gold: int(found if (found or "").isdigit() else 0) == int(gold),  # pays where the gold is 0
+    ],
+)
+def test_rewards_that_pay_for_nothing_in_another_way(judge):
+    def reward(prompts, completions, answer):
+        tags = [re.search("<answer>(.*)</answer>", text) for text in completions]
+        return [float(bool(judge(tag and tag[1], gold))) for tag, gold in zip(tags, answer, strict=True)]
+
+    assert not check_empty_answer_earns_nothing(reward)
 
 
 def test_empty_answers_on_the_rewards_of_this_course():
@@ -190,16 +280,20 @@ def test_sampling_checks_on_other_wrong_samplers():
     def sample(model, tokenizer, prompts, *sizes):
         return generate_completions(model, tokenizer, prompts, sizes[0], sizes[1], temperature=sizes[2])[2]
 
-    def nucleus(model, tokenizer, prompts, num_generations, length, temperature):
-        ids = torch.tensor([tokenizer(prompts[0]).input_ids])
-        options = dict(do_sample=True, temperature=temperature, top_k=0, top_p=0.9, max_new_tokens=length)
-        ids = ids.repeat(num_generations, 1)
-        out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), pad_token_id=0, **options)
-        return out[:, ids.shape[1] :]
+    def generate(**cut):
+        def sample(model, tokenizer, prompts, num_generations, length, temperature):
+            ids = torch.tensor([tokenizer(prompts[0]).input_ids]).repeat(num_generations, 1)
+            options = dict(do_sample=True, temperature=temperature, max_new_tokens=length, pad_token_id=0)
+            out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options, **cut)
+            return out[:, ids.shape[1] :]
+
+        return sample
 
     score = library_parts().score
     assert museum_checks.check_no_token_is_cut(sample)
-    assert not museum_checks.check_no_token_is_cut(nucleus)  # what top-p cuts is caught too
+    assert museum_checks.check_no_token_is_cut(generate(top_k=0))
+    for cut in (dict(top_k=0, top_p=0.99), dict(top_k=0, min_p=0.05), dict(top_k=60), {}):  # {}: top_k = 50
+        assert not museum_checks.check_no_token_is_cut(generate(**cut))
     assert museum_checks.check_temperature_is_scored(sample, score)
     hot = lambda *a: sample(*a[:-1], 1.0)  # the temperature forgotten while sampling  # noqa: E731
     twice = lambda *a: score(*a[:-1], a[-1] ** 2)  # or applied twice while scoring  # noqa: E731
@@ -212,6 +306,11 @@ def test_a_run_without_a_reference_is_refused_and_an_adapter_s_reference_stays()
         museum_checks.check_reference_stays(SimpleNamespace(reference=None))
     run = new_run(batch_size=2, num_generations=2)
     assert museum_checks.check_reference_stays(run)
+    model, tokenizer = load_tiny_policy()
+    options = dict(reward_function=addition_reward)
+    settings = GRPOSettings(**{**BASE, "batch_size": 2, "num_generations": 2})
+    adapted = GRPORun(add_lora(model, 2), tokenizer, load_addition("train"), settings, **options)
+    assert museum_checks.check_reference_stays(adapted)
 
 
 def test_weights_of_an_adapter_and_of_half_precision():
@@ -222,6 +321,12 @@ def test_weights_of_an_adapter_and_of_half_precision():
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
     assert museum_checks.check_weights_move(add_lora(model, 2), 1e-5)
     half = load_tiny_policy()[0].to(torch.bfloat16)
+    adapters = add_lora(load_tiny_policy()[0].to(torch.bfloat16), 2)
+    for parameter in adapters.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    assert museum_checks.check_weights_move(adapters, 1e-5)  # the frozen base need not move
+    assert "no weight is trainable" in museum_checks.check_weights_move(model.requires_grad_(False), 1e-3).message
     assert not museum_checks.check_weights_move(half, 1e-5) and museum_checks.check_weights_move(half, 0.1)
 
 
@@ -229,6 +334,7 @@ def test_weights_of_an_adapter_and_of_half_precision():
 
 
 def test_what_the_museum_measures_against_torch_distributions():
+    torch.manual_seed(0)
     model, tokenizer = load_tiny_policy()
     start, _ = load_tiny_policy()
     with torch.no_grad():
@@ -249,7 +355,7 @@ def test_what_the_museum_measures_against_torch_distributions():
         drift += torch.distributions.kl_divergence(new, old).sum().item()
         surprise += (-new.log_prob(torch.tensor(tokens)) - new.entropy()).sum().item()
         count += T
-    assert seen["drift"] == pytest.approx(drift / count, rel=1e-4) and seen["drift"] > 1e-3
+    assert seen["drift"] == pytest.approx(drift / count, rel=1e-3) and seen["drift"] > 1e-3
     assert seen["surprise"] == pytest.approx(surprise / count, rel=1e-3, abs=1e-5)
 
 
@@ -377,6 +483,21 @@ def test_the_logs_of_the_diagnosis_are_those_of_its_answers():
     for number, log in zip(museum_exercises.ANSWERS, logs, strict=True):
         steps = exhibit_runs(number)["with the bug"][1]["steps"]
         assert [row["kl"] for row in log] == [steps[row["step"] - 1]["kl"] for row in log]
+
+
+@pytest.mark.parametrize("answer", [[1, 1, 1], [7, 6, 3], [3, 6, 10]])
+def test_a_wrong_diagnosis_gets_a_hint_and_not_the_answer(answer):
+    found = museum_exercises.check_diagnosis(lambda: answer)
+    wrong = [letter for letter, a, b in zip("ABC", answer, museum_exercises.ANSWERS, strict=True) if a != b]
+    assert not found.right and f"Not yet found: {', '.join(wrong)}." in found.message
+    assert "3, 6, 7" not in found.message
+
+
+def test_a_test_of_the_end_token_may_return_findings_and_must_try_both_pad_ids():
+    check = museum_exercises.check_end_token_test
+    assert check(lambda mask: check_mask_keeps_first_eos(mask) and check_mask_ignores_pad_id(mask)).right
+    assert check(lambda mask: bool((mask(torch.tensor([[5, 2, 2]]), 2, 2)[0, 1] == 1).all())).slip == "pad = eos only"
+    assert "it returns None: return True or False" in check(lambda mask: mask.name == "library" or None).message
 
 
 def test_checks_are_public():
