@@ -6,12 +6,15 @@ import warnings
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from grpo_lib._arguments import check_count, check_number
 from grpo_lib.base_weights import check_base
 
 __all__ = ["add_lora", "adapter_is_fresh", "has_adapter", "load_adapter", "trainable_parameters", "trained_tensors"]
 
+ADAPTER = "adapter_model.safetensors"
+HALF = re.compile(r"(.+\.lora_(?:embedding_)?[AB])\.(\w+?)(\.weight)?")  # model, name of the adapter, the rest
 ADVICE = "install it (pip install peft), or train all weights with lora=None"
 
 
@@ -53,18 +56,39 @@ def load_adapter(model, folder):
     """Put an adapter that was saved before (`PeftModel.save_pretrained`) on its model, ready to be trained on.
 
     Raises:
-        ImportError: without `peft`. OSError, ValueError: if the folder holds no adapter, or one of another shape.
-        RuntimeError: if it was trained on other weights than the model's; only of a folder that `save_best` wrote can
-        that be told.
+        ImportError: without `peft`. OSError: if the folder holds no adapter as safetensors, or a damaged file.
+        RuntimeError: if its names or shapes are not the model's, or if it was trained on other weights; the latter can
+            be told only of a folder that `save_best` wrote.
     """
-    peft = _import_peft("load_adapter")
+    peft, folder = _import_peft("load_adapter"), Path(folder)
+    missing = [name for name in ("adapter_config.json", ADAPTER) if not (folder / name).is_file()]
+    if missing:
+        raise OSError(f"load_adapter: {folder} holds no {missing[0]}: look at the path (only safetensors are read)")
+    try:
+        with safe_open(folder / ADAPTER, framework="pt") as file:
+            saved = set(file.keys())
+        best = folder / "best.json"
+        told = json.loads(best.read_text(encoding="utf-8")) if best.is_file() else {}
+    except (SafetensorError, ValueError) as error:
+        raise OSError(f"load_adapter: a file in {folder} is damaged ({error}): take another one") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
+        warnings.filterwarnings("ignore", "Found missing adapter keys")  # said below, as an error
         model = peft.PeftModel.from_pretrained(model, folder, is_trainable=True).train(model.training)
-    told = Path(folder) / "best.json"
-    if told.is_file():
-        check_base(json.loads(told.read_text(encoding="utf-8")).get("base"), model, folder)
+    _check_halves(saved, model, folder)
+    check_base(told.get("base"), model, folder)
     return model
+
+
+def _check_halves(saved, model, folder):
+    """peft leaves out what it finds no place for, and starts afresh what it finds nothing for, all in silence."""
+    own = {f"{found[1]}{found[3] or ''}" for name in trained_tensors(model) if (found := HALF.fullmatch(name))}
+    saved = {name for name in saved if re.search(r"\.lora_(?:embedding_)?[AB](?:\.weight)?$", name)}
+    if wrong := sorted(own ^ saved):
+        raise RuntimeError(
+            f"{folder} holds an adapter of another model: {len(wrong)} of its matrices have no counterpart, such as "
+            f"{wrong[0]}; load the model that it was trained on"
+        )
 
 
 def has_adapter(model):

@@ -23,13 +23,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, load_model, save_file, save_model
+from safetensors.torch import load_file, save_file
 
-from grpo_lib.adapters import has_adapter, trained_tensors
+from grpo_lib.adapters import has_adapter
 from grpo_lib.base_weights import check_base, describe_base
-from grpo_lib.reference import AdapterReference
+from grpo_lib.weight_files import check_fits, disk_errors, load_weights, save_weights
 
 __all__ = ["holds_reference", "latest_checkpoint", "list_checkpoints", "load_checkpoint", "save_checkpoint"]
+WRITTEN = {"optimizer", "python_rng", "numpy_rng"}  # what a state.json holds
 
 
 def latest_checkpoint(folder):
@@ -65,16 +66,20 @@ def save_checkpoint(folder, step, *, model, reference, optimizer, rng, state):
     Raises:
         OSError: if the disk is full or not writable; then no half-written checkpoint is left behind.
     """
-    folder = Path(folder)
+    with disk_errors(folder):
+        return _save(Path(folder), step, model, reference, optimizer, rng, state)
+
+
+def _save(folder, step, model, reference, optimizer, rng, state):
     folder.mkdir(parents=True, exist_ok=True)
     for left_over in folder.glob(".unfinished-*"):  # of a run that was killed while it saved
         shutil.rmtree(left_over, ignore_errors=True)
     target, old = folder / f"step-{step:06d}", None
     draft = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
     try:
-        _save_weights(model, draft / "policy.safetensors")
+        save_weights(model, draft / "policy.safetensors")
         if reference is not None:
-            _save_weights(reference, draft / "reference.safetensors")
+            save_weights(reference, draft / "reference.safetensors")
         tensors, rest = _split(optimizer.state_dict())
         save_file(tensors, draft / "optimizer.safetensors")
         save_file(rng, draft / "rng.safetensors")
@@ -83,7 +88,8 @@ def save_checkpoint(folder, step, *, model, reference, optimizer, rng, state):
         text = json.dumps({"step": step, "optimizer": rest, **base, **streams, **state}, default=_as_number)
         (draft / "state.json").write_text(text, encoding="utf-8")
         for path in draft.iterdir():
-            _flush_to_disk(path)
+            with open(path, "rb+") as file:  # Windows flushes only what is open for writing
+                os.fsync(file.fileno())
         if target.exists():  # the same step again: the old one goes when the new one is in its place
             target.rename(old := folder / f".unfinished-{target.name}")
         draft.rename(target)
@@ -123,13 +129,16 @@ def load_checkpoint(path, *, model, reference, optimizer):
     base = state.pop("base", None)
     if has_adapter(model):
         check_base(base, model, path)
+    check_fits(model, path / "policy.safetensors")
+    if reference is not None:
+        check_fits(reference, path / "reference.safetensors")
     try:
         optimizer.load_state_dict(_join(load_file(path / "optimizer.safetensors"), state.pop("optimizer")))
     except ValueError as error:
         raise ValueError(f"{path}: the optimizer's state belongs to other trainable parameters ({error})") from error
-    _load_weights(model, path / "policy.safetensors")
+    load_weights(model, path / "policy.safetensors")
     if reference is not None:
-        _load_weights(reference, path / "reference.safetensors")
+        load_weights(reference, path / "reference.safetensors")
     version, internal, gauss = state.pop("python_rng")
     random.setstate((version, tuple(internal), gauss))
     name, keys, *rest = state.pop("numpy_rng")
@@ -145,38 +154,16 @@ def _read_whole(path, also):
         try:
             if name == "state.json":
                 state = json.loads((path / name).read_text(encoding="utf-8"))
+                if missing := WRITTEN - set(state):
+                    raise ValueError(f"it lacks {', '.join(sorted(missing))}")
             else:
                 with safe_open(path / name, framework="pt"):
                     pass
         except Exception as error:
-            raise ValueError(f"{path / name} is damaged ({error}): take up an earlier checkpoint") from error
+            raise ValueError(
+                f"{path / name} is damaged ({error}): delete {path}, and take up an earlier checkpoint"
+            ) from error
     return state
-
-
-def _save_weights(module, path):
-    if isinstance(module, AdapterReference):
-        save_file(module.frozen or {}, path)
-    elif has_adapter(module):
-        save_file({name: tensor.detach().contiguous() for name, tensor in trained_tensors(module).items()}, path)
-    else:
-        save_model(module, str(path))
-
-
-def _load_weights(module, path):
-    if isinstance(module, AdapterReference):
-        device = next(module.policy.parameters()).device
-        module.frozen = load_file(path, device=str(device)) or None
-    elif has_adapter(module):
-        saved, own = load_file(path), trained_tensors(module)
-        if {n: t.shape for n, t in saved.items()} != {n: t.shape for n, t in own.items()}:
-            raise RuntimeError(
-                f"{path} holds another adapter than the model's: load the model as the run that saved did"
-            )
-        with torch.no_grad():
-            for name, tensor in saved.items():
-                own[name].copy_(tensor)
-    else:
-        load_model(module, str(path))
 
 
 def _as_number(value):
@@ -209,8 +196,3 @@ def _join(tensors, rest):
 def _numpy_stream():
     name, keys, *rest = np.random.get_state()
     return [name, keys.tolist(), *rest]
-
-
-def _flush_to_disk(path):
-    with open(path, "rb+") as file:  # Windows flushes only what is open for writing
-        os.fsync(file.fileno())

@@ -58,7 +58,10 @@ def describe_machine(device=None):
     'cpu'
     """
     there = [name for name, here in _available().items() if here]
-    kind = torch.device(device).type if device is not None else there[0]
+    try:
+        kind = torch.device(device).type if device is not None else there[0]
+    except (RuntimeError, TypeError):  # torch lists names of its own, of which most are nowhere
+        kind = None
     if kind not in there:
         raise ValueError(
             f"device {str(device)!r} is not there; this machine has: {', '.join(there)}. On Colab: Runtime, Change "
@@ -104,6 +107,8 @@ def choose_precision(machine, num_parameters, *, lora="auto", rank=16):
     why = [f"{machine} and {num_parameters / 1e6:,.1f} M parameters"]
     if lora == "auto":
         lora = not fits or (half == "float16" and num_parameters > 200e6)
+    dtype = half if lora and half else "float32"
+    _check_fits(machine, num_parameters, full, dtype, lora)
     why.append(
         f"training all weights takes {full / GB:.1f} GB before any activation (fp32 weight, gradient, Adam: "
         f"{FULL_BYTES} bytes a parameter), {full / machine.free:.0%} of what is free"
@@ -115,8 +120,6 @@ def choose_precision(machine, num_parameters, *, lora="auto", rank=16):
         why.append(f"this GPU multiplies bfloat16 {native}")
     else:
         why.append(f"on {machine.kind} half precision is not reliably faster: everything is float32")
-    dtype = half if lora and half else "float32"
-    _check_fits(machine, num_parameters, full, dtype, lora)
     return Choice(machine.kind, dtype, half, check_count("rank", rank, 1) if lora else None, tuple(why))
 
 

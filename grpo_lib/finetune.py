@@ -14,7 +14,7 @@ from grpo_lib.devices import GB, MachineMemory, choose_precision, describe_machi
 from grpo_lib.finetune_data import TASKS, FinetuneData, load_task
 from grpo_lib.memory_estimate import estimate_memory
 from grpo_lib.policies import HUB_MODEL, count_parameters, load_config, load_policy, load_tokenizer
-from grpo_lib.presets import ALL_WEIGHTS, PRESETS, preset_for
+from grpo_lib.presets import PRESETS, preset_for
 from grpo_lib.records import GRPOSettings
 
 __all__ = ["SIZES", "FinetunePlan", "choose_size", "plan_run", "run_folder"]
@@ -105,7 +105,8 @@ class FinetunePlan:
         Returns:
             `FinetuneData`; no problem is in two of its parts.
         """
-        train, picking, test = load_task(self.task, self.data, self.num_picking or self.task.num_picking, self.num_test)
+        num_picking = self.task.num_picking if self.num_picking is None else self.num_picking
+        train, picking, test = load_task(self.task, self.data, num_picking, self.num_test)
         return FinetuneData.fitting(
             load_tokenizer(self.model), train, picking, test, limit=self.settings.max_prompt_length
         )
@@ -163,12 +164,12 @@ def plan_run(
     size = choose_size(size, machine)
     if size == "tiny" and machine.kind != "cpu":
         machine = describe_machine("cpu")  # where a model this small is fastest
-    preset = preset_for(machine) if size == "gpu" else PRESETS["CPU"]
-    loading = dict(preset.loading)
-    if lora != "preset":
-        half = choose_precision(machine, 1, lora=True).dtype
-        loading = ALL_WEIGHTS if lora is None else {"lora": lora, "dtype": half, "checkpointing": False}
+    preset = preset_for(machine, all_weights=lora is None) if size == "gpu" else PRESETS["CPU"]
     training = preset.training | TRAINING[size]
+    loading = dict(preset.loading)
+    if lora not in ("preset", None):  # a half-precision base only under autocast, which scales losses where it must
+        check_count("lora", lora, 1, why=", a rank; None trains all weights")
+        loading = {"lora": lora, "dtype": training["autocast"] or "float32", "checkpointing": False}
     if size == "gpu" and loading["lora"] is not None:
         training["learning_rate"] = LORA_RATE
     if data is not None and not TASKS[size].reads_files:

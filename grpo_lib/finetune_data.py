@@ -64,7 +64,8 @@ def first_number_match(prompts, completions, answer, **kwargs):
     """
     texts = check_batch("first_number_match", prompts, completions, answer)
     words = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
-    found = [re.search(rf"\d+(?:[.,]\d+)*|\b(?:{words})\b", text.lower()) for text in texts]
+    number = re.compile(rf"(?:(?<!\w)[-\u2212])?\d+(?:[.,]\d+)*|\b(?:{words})\b")  # with its sign: -8 is not 8
+    found = [number.search(text.lower()) for text in texts]
     return [
         float(match is not None and match[0] in (str(gold), NUMBER_WORDS[int(gold)]))
         for match, gold in zip(found, answer, strict=True)
@@ -97,19 +98,25 @@ TASKS = {
 
 @dataclass(frozen=True)
 class FinetuneData:
-    """The problems of a run, no one in two parts. left_out: how many were left out of training, by reason."""
+    """The problems of a run, no one in two parts.
+
+    left_out: how many were left out of training, by reason. not_picked_by: how many left out of picking, since they
+    also stand in the test.
+    """
 
     train: list
     picking: list
     test: list
     left_out: dict
+    not_picked_by: int = 0
 
     def __str__(self):
         parts = (
             f"{len(self.train)} to train on, {len(self.picking)} to pick a checkpoint by, {len(self.test)} to report on"
         )
         left = [f"{count} {reason}" for reason, count in self.left_out.items() if count]
-        return parts + (f"; left out of training: {', '.join(left)}" if left else "")
+        parts += f"; left out of training: {', '.join(left)}" if left else ""
+        return parts + (f"; left out of picking: {self.not_picked_by} of the test" if self.not_picked_by else "")
 
     @classmethod
     def fitting(cls, tokenizer, train, picking, test, *, limit=None):
@@ -120,8 +127,10 @@ class FinetuneData:
         Returns:
             `FinetuneData`.
         Raises:
-            ValueError: if nothing is left to train on.
+            ValueError: if nothing is left to train on, or to pick a checkpoint by.
         """
+        asked = {str(sample["prompt"]) for sample in test}
+        fair = [sample for sample in picking if str(sample["prompt"]) not in asked]
         seen_later = {str(sample["prompt"]) for sample in picking + test}
         new = [sample for sample in train if str(sample["prompt"]) not in seen_later]
         lengths = map(len, encode_prompts(tokenizer, [sample["prompt"] for sample in new])) if new else []
@@ -132,7 +141,12 @@ class FinetuneData:
         }
         if not short:
             raise ValueError(f"no problem is left to train on: of {len(train)}, {left_out}")
-        return cls(short, picking, test, left_out)
+        if picking and not fair:
+            raise ValueError(
+                f"all {len(picking)} problems to pick a checkpoint by stand in the test too: what is picked by them is "
+                "no longer tested by them. Take them out of the training file, or pick by more (num_picking)"
+            )
+        return cls(short, fair, test, left_out, len(picking) - len(fair))
 
 
 def load_task(task, folder=None, num_picking=64, num_test=None):

@@ -49,12 +49,19 @@ def look_once(path, plan, model, tokenizer, problems):
         path: of a JSON file. The rest: as in `look`.
     Returns:
         as `look`; from the file where it holds the same model's answers to the same problems.
+    Raises:
+        ValueError: if the file is damaged.
     """
     asked = [plan.model, plan.settings.max_completion_length, plan.task.num_samples, problems]
     key = hashlib.sha256(json.dumps(asked, default=str).encode()).hexdigest()[:16]
     path = Path(path)
     if path.is_file():
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(
+                f"{path} is damaged ({error}): delete it and look again, with the model as it was at that time"
+            ) from error
         if stored["key"] == key:
             return {how: _unpacked(found) for how, found in stored["looks"].items()}
     looks = look(plan, model, tokenizer, problems)

@@ -112,8 +112,9 @@ def check_memory(estimate, machine):
     >>> check_memory(MemoryEstimate(2 * 10**9, {}, {"update": 2 * 10**9}), MachineMemory("cpu", "CPU", 10**10, 10**10))
     '2.0 GB at the peak, 20% of the 10.0 GB that are free'
     """
-    share = estimate.peak / machine.free
-    told = f"{estimate.peak / GB:.1f} GB at the peak, {share:.0%} of the {machine.free / GB:.1f} GB that are free"
+    share = estimate.peak / max(1, machine.free)
+    part = f"{share:.0%} of" if share < 100 else "far more than"
+    told = f"{estimate.peak / GB:.1f} GB at the peak, {part} the {machine.free / GB:.1f} GB that are free"
     if share > 1:
         raise MemoryError(
             f"this run does not fit: {told} on {machine}.\n{estimate}\nLower micro_batch_size, then "

@@ -7,6 +7,7 @@ The tiny policy is a `Qwen3ForCausalLM` of 102,592 parameters that reads and wri
 from importlib import resources
 
 import torch
+from safetensors import SafetensorError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
@@ -132,13 +133,21 @@ def load_hub_model(name, *, device=None, dtype=torch.float32, local_files_only=F
     Returns:
         (model, tokenizer), the model in evaluation mode.
     Raises:
-        OSError: if the files cannot be had (no network, no such name, no safetensors); the text says what to do.
-        ValueError: if the tokenizer has neither a pad nor an eos token.
+        OSError: if the files cannot be had (no network, no such name, no safetensors), are damaged, or hold less than
+            the whole model; the text says what to do.
+        ValueError: if the tokenizer has neither a pad nor an eos token, or the model brings code of its own.
     """
     options = {"local_files_only": local_files_only, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        model = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, dtype=dtype, **options)
+        model, told = AutoModelForCausalLM.from_pretrained(
+            name, use_safetensors=True, dtype=dtype, output_loading_info=True, **options
+        )
+        _check_whole(name, model, tokenizer, told["missing_keys"])
+    except (SafetensorError, ValueError, RuntimeError) as error:
+        if "trust_remote_code" in str(error) or (isinstance(error, RuntimeError) and "mismatch" not in str(error)):
+            raise
+        raise OSError(f"the files of {str(name)!r} are damaged, or do not fit together: {error}") from error
     except OSError as error:
         raise OSError(
             f"load_hub_model could not get {str(name)!r} as safetensors "
@@ -156,3 +165,17 @@ def load_hub_model(name, *, device=None, dtype=torch.float32, local_files_only=F
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return model.to(device).eval(), tokenizer
+
+
+def _check_whole(name, model, tokenizer, missing):
+    """transformers fills what a file does not hold with random numbers, and makes an empty tokenizer of no file."""
+    state = model.state_dict()
+    there = {tensor.data_ptr() for key, tensor in state.items() if key not in missing}
+    missing = [key for key in missing if key in state and state[key].data_ptr() not in there]  # but for tied ones
+    if missing:
+        raise ValueError(
+            f"{len(missing)} tensors are missing and would be random numbers, such as {missing[0]} (is it a causal "
+            "language model?)"
+        )
+    if not tokenizer("a 1", add_special_tokens=False)["input_ids"]:
+        raise ValueError("there are no files of a tokenizer")

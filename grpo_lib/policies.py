@@ -1,11 +1,13 @@
 """`load_policy`: one loader, three ways to a model that can be trained, and an error that says which way works."""
 
+import os
+import re
 from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from grpo_lib._arguments import check_choice
+from grpo_lib._arguments import check_choice, check_count
 from grpo_lib.adapters import add_lora, load_adapter
 from grpo_lib.devices import choose_precision, describe_machine
 from grpo_lib.models import build_tiny_tokenizer, load_hub_model, load_tiny_policy, no_progress_bar, tiny_config
@@ -51,12 +53,15 @@ def load_policy(
         OSError: if the files cannot be had: no network, no such name, not accepted terms, no safetensors.
         ImportError: if SmolLM2's package, or peft, is missing. ValueError: if the device is not there.
         MemoryError: if the model is too large for the machine, before its weights are read.
+        TypeError: if name is neither a text nor a path.
 
     >>> model, tokenizer = load_policy("tiny")
     >>> sum(p.numel() for p in model.parameters())
     102592
     """
     check_choice("dtype", dtype, DTYPES)
+    if lora is not None:
+        check_count("lora", lora, 1, why=", a rank; None trains all weights")
     if lora is not None and adapter is not None:
         raise ValueError("lora puts a fresh adapter on, adapter a saved one: give one of them")
     machine = describe_machine(device)
@@ -66,7 +71,7 @@ def load_policy(
     else:
         source, config = _source(name), load_config(name, local_files_only=local_files_only)
         adapted = lora is not None or adapter is not None
-        choice = choose_precision(machine, count_parameters(config), lora=adapted)
+        choice = choose_precision(machine, _count(source, config), lora=adapted)
         if not quiet:
             print(choice)
         local_files_only = local_files_only or name == "smollm2"
@@ -93,6 +98,17 @@ def count_parameters(config):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _count(source, config):
+    try:
+        return count_parameters(config)
+    except ValueError as error:
+        kind = getattr(config, "model_type", "")
+        raise OSError(
+            f"load_policy: {str(source)!r} is a {kind!r} model, which does not write a text from left to right: take a "
+            f"causal language model, such as {HUB_MODEL!r}"
+        ) from error
 
 
 def load_config(name, *, local_files_only=False):
@@ -123,6 +139,8 @@ def load_tokenizer(name, *, local_files_only=False):
 
 
 def _source(name):
+    if not isinstance(name, (str, os.PathLike)):
+        raise TypeError(f"name must be 'tiny', 'smollm2', a name of the hub or a folder, got {name!r}")
     return smollm_folder() if name == "smollm2" else name
 
 
@@ -138,14 +156,17 @@ def _read(kind, name, local_files_only):
 
 def _explained(source, error):
     text, ways = str(error), "load_policy('tiny') and load_policy('smollm2') need no hub"
-    if "gated" in text or "401" in text or "403" in text:
+    there, a_path = Path(str(source)).is_dir(), isinstance(source, os.PathLike) or re.match(r"[/~.]|\w:", str(source))
+    if not there and re.search(r"gated repo|is restricted|\b40[13] (?:Client Error|Unauthorized|Forbidden)", text):
         why = (
             f"{str(source)!r} is gated, or there is no such model: accept its terms on its page and log in "
             f"(hf auth login), or take one that is open, such as {HUB_MODEL!r}"
         )
     elif "trust_remote_code" in text:
         why = f"{str(source)!r} brings code of its own, which is not run here: take another model"
-    elif Path(str(source)).is_dir():
+    elif a_path and not there:
+        why = f"there is no folder {str(source)!r}: look at the path"
+    elif there:
         why = f"the folder {str(source)!r} holds no model of transformers (config.json): look at the path"
     else:
         why = (

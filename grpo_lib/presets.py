@@ -3,7 +3,7 @@
 Sizes are for Qwen2.5-0.5B's shape and leave room on the GPU; `memory_estimate.estimate_memory` predicts each peak.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from grpo_lib._arguments import check_choice
 from grpo_lib.devices import GB
@@ -58,13 +58,13 @@ PRESETS = {
 }
 
 
-def preset_for(machine):
+def preset_for(machine, *, all_weights=False):
     """Take the preset of a machine: the largest whose GPU is no larger, or that of a CPU.
 
-    A GPU without native bfloat16 gets the T4's, however large it is.
+    A GPU without native bfloat16 gets the T4's, however large it is; a small one with it gets the T4's in bfloat16.
 
     Args:
-        machine: a `grpo_lib.devices.MachineMemory`.
+        machine: a `grpo_lib.devices.MachineMemory`. all_weights: take one that trains all weights, also on a T4.
     Returns:
         a `Preset`.
     Raises:
@@ -84,4 +84,13 @@ def preset_for(machine):
             f"{machine} is smaller than the smallest preset's 15 GB: start from PRESETS['T4'], lower micro_batch_size "
             "and the lengths, switch checkpointing on, and look at estimate_memory before you load"
         )
-    return PRESETS[fitting[-1]]
+    name = "T4, all weights" if all_weights and fitting[-1] == "T4" else fitting[-1]
+    return _in_bfloat16(PRESETS[name]) if machine.native_bf16 else PRESETS[name]
+
+
+def _in_bfloat16(preset):
+    loading, training = (
+        {key: "bfloat16" if value == "float16" else value for key, value in part.items()}
+        for part in (preset.loading, preset.training)
+    )
+    return replace(preset, loading=loading, training=training)

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from grpo_lib.models import no_progress_bar
@@ -47,22 +48,51 @@ def smollm_folder():
         a `Path`, to be read by `load_policy` or `load_hub_model`.
     Raises:
         ImportError: if the package, or `gguf`, is missing; the message says how to get it.
-        OSError: if the cache folder cannot be written.
+        OSError: if the cache folder cannot be written, or the disk is full.
     """
     folder = cache_folder() / "smollm2-135m-instruct"
-    if (folder / "model.safetensors").is_file():
+    if _is_whole(folder):
         return folder
     source = _package_folder()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
+    except OSError as error:
+        raise OSError(
+            f"SmolLM2 is unpacked into {folder.parent}, 0.6 GB, which cannot be written ({error}): set the environment "
+            "variable GRPO_LIB_CACHE to a folder that can"
+        ) from error
     try:
         _unpack(source, draft)
-        if folder.exists():  # of an attempt that never got its weights
-            shutil.rmtree(folder)
-        draft.rename(folder)
+        _put_in_place(draft, folder)
+    except SafetensorError as error:
+        raise OSError(f"SmolLM2 could not be unpacked into {folder.parent}, 0.6 GB: {error}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder
+
+
+def _is_whole(folder):
+    """A file that was cut (a copy that broke off, a disk that was full) is found by its header: it tells the length."""
+    if not all((folder / name).is_file() for name in ("config.json", "tokenizer.json", "tokenizer_config.json")):
+        return False
+    try:
+        with safe_open(folder / "model.safetensors", framework="pt"):
+            return True
+    except (OSError, SafetensorError):
+        return False
+
+
+def _put_in_place(draft, folder):
+    """What another process has put there meanwhile stays: it may be reading it."""
+    if _is_whole(folder):
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        draft.rename(folder)
+    except OSError:
+        if not _is_whole(folder):
+            raise
 
 
 def _package_folder():

@@ -257,3 +257,35 @@ def test_a_second_adapter_and_a_missing_library_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ImportError, match="pip install peft.*lora=None"):
         add_lora(base())
+
+
+def test_only_safetensors_of_the_same_model_are_loaded_as_an_adapter(tmp_path):
+    with pytest.raises(OSError, match="holds no adapter_config.json"):
+        load_adapter(base(), tmp_path / "nowhere")
+    model = pretrained()
+    model.save_pretrained(tmp_path / "pickled", safe_serialization=False)
+    with pytest.raises(OSError, match="holds no adapter_model.safetensors.*only safetensors"):
+        load_adapter(base(), tmp_path / "pickled")
+    model.save_pretrained(tmp_path / "cut")
+    file = tmp_path / "cut" / "adapter_model.safetensors"
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(OSError, match="is damaged"):
+        load_adapter(base(), tmp_path / "cut")
+
+
+@pytest.mark.parametrize("drop", [True, False], ids=["too few", "too many"])
+def test_an_adapter_that_fits_only_in_part_is_refused(tmp_path, drop):
+    """peft alone would leave the rest out, or start it afresh."""
+    from safetensors.torch import load_file, save_file
+
+    pretrained().save_pretrained(tmp_path)
+    file = tmp_path / "adapter_model.safetensors"
+    tensors = load_file(file)
+    name = next(name for name in tensors if "q_proj.lora_B" in name)
+    if drop:
+        del tensors[name]
+    else:
+        tensors[name.replace("layers.0", "layers.7")] = tensors[name].clone()
+    save_file(tensors, file)
+    with pytest.raises(RuntimeError, match="an adapter of another model: 1 of its matrices.*q_proj.lora_B"):
+        load_adapter(base(), tmp_path)

@@ -115,3 +115,28 @@ def test_training_does_not_change_what_is_described(saved):
     before = describe_base(run.model)
     next(run)
     assert describe_base(run.model) == before == describe_base(add_lora(base(), 4))
+
+
+@pytest.mark.parametrize(("saved_in", "dtype"), [(torch.float16, torch.bfloat16), (torch.bfloat16, torch.float16)])
+def test_a_base_kept_in_fp32_is_known_again_on_a_gpu_with_the_other_half_precision(saved_in, dtype, tmp_path):
+    """fp32 numbers rounded to float16 and then to bfloat16 are not those rounded to bfloat16 at once."""
+
+    def exact(seed=0):
+        torch.manual_seed(seed)
+        return tiny_model("qwen3", initializer_range=0.6).eval()
+
+    run = start(add_lora(exact().to(saved_in), 4))
+    next(run)
+    path = run.save(tmp_path)
+    here = describe_base(add_lora(exact().to(dtype), 4))["sha256"]
+    assert not set(here.values()) & set(describe_base(run.model)["sha256"].values()), "the case that it is made for"
+    other = start(add_lora(exact().to(dtype), 4, seed=1))
+    other.load(path)
+    assert torch.equal(flat(other.model), flat(run.model))
+    with pytest.raises(RuntimeError, match="other weights"):
+        start(add_lora(exact(seed=1).to(dtype), 4)).load(path)
+    sibling = exact()
+    with torch.no_grad():
+        sibling.model.layers[0].mlp.up_proj.weight.mul_(1.02)
+    with pytest.raises(RuntimeError, match="other weights"):
+        start(add_lora(sibling.to(dtype), 4)).load(path)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import Qwen2Config
 
-from grpo_lib.devices import MachineMemory, choose_precision, describe_machine
+from grpo_lib.devices import GB, MachineMemory, choose_precision, describe_machine
+from grpo_lib.memory_estimate import MemoryEstimate, check_memory
 from grpo_lib.presets import PRESETS, preset_for
 from grpo_lib.records import GRPOSettings
 
@@ -132,3 +133,19 @@ def test_a_presets_peak_leaves_room_on_its_gpu(name):
         options = {**preset.loading, "prompt_length": preset.training["max_prompt_length"]}
         peaks.append(estimate_memory(config, settings, **options).peak)
     assert peaks[1] + 10 * (peaks[1] - peaks[0]) < 0.9 * preset.memory
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu", "mps"])
+def test_a_machine_without_any_room_is_refused_in_words(kind):
+    full = MachineMemory(kind, "full", free=0, total=int(24 * GB), native_bf16=True)
+    for lora in ("auto", True, False):
+        with pytest.raises(MemoryError, match="0.0 of 24.0 GB free. is too small"):
+            choose_precision(full, 494_000_000, lora=lora)
+    with pytest.raises(MemoryError, match="far more than the 0.0 GB that are free"):
+        check_memory(MemoryEstimate(10**9, {"weights": 10**9}, {"update": 10**9}), full)
+
+
+def test_a_device_that_torch_does_not_know_is_refused_as_one_that_is_not_there():
+    for device in ("gpu", "cuda;0", 7):
+        with pytest.raises(ValueError, match="is not there; this machine has"):
+            describe_machine(device)

@@ -12,7 +12,7 @@ import transformers
 
 from grpo_lib import finetune_data
 from grpo_lib.adapters import has_adapter
-from grpo_lib.devices import GB, MachineMemory
+from grpo_lib.devices import GB, MachineMemory, choose_precision
 from grpo_lib.finetune import FinetunePlan, choose_size, plan_run, run_folder
 from grpo_lib.finetune_data import TASKS, FinetuneData, first_number_match, load_task, tag_match
 from grpo_lib.finetune_results import compare_looks, judge_while_training, look, look_once
@@ -173,6 +173,30 @@ def test_lora_and_settings_can_be_asked_for():
     assert "LoRA of rank 8 learns" in str(plan) and "all weights learn" in str(whole)
 
 
+def test_all_weights_on_a_t4_are_its_preset_for_that():
+    """Without checkpointing and with twice the micro-batch the estimate is 18.5 GB, on a GPU of 15.8."""
+    plan, preset = plan_run("gpu", machine=T4, lora=None), PRESETS["T4, all weights"]
+    assert plan.loading == {**preset.loading, "device": "cuda"}
+    assert plan.settings.micro_batch_size == preset.training["micro_batch_size"] == 4
+
+
+def test_a_small_gpu_with_native_bfloat16_is_planned_as_the_picker_chooses():
+    small = MachineMemory("cuda", "16 GB", int(15.5 * GB), int(16.9 * GB), native_bf16=True)
+    for lora in ("preset", 8, None):
+        plan = plan_run("gpu", machine=small, lora=lora)
+        choice = choose_precision(small, 494_000_000, lora=plan.loading["lora"] is not None)
+        assert (plan.loading["dtype"], plan.settings.autocast) == (choice.dtype, choice.autocast), lora
+    assert PRESETS["T4"].loading["dtype"] == "float16"
+
+
+def test_a_base_is_half_precision_only_where_autocast_scales_the_loss():
+    for size, machine in (("smollm2", T4), ("tiny", T4), ("smollm2", LAPTOP)):
+        plan = plan_run(size, machine=machine, lora=8)
+        assert (plan.loading["dtype"], plan.settings.autocast) == ("float32", None)
+    with pytest.raises(ValueError, match="lora must be an integer >= 1, got 0, a rank; None"):
+        plan_run("smollm2", machine=LAPTOP, lora=0)
+
+
 def test_a_plan_can_be_changed():
     plan = replace(plan_run("tiny", machine=LAPTOP), num_test=50)
     assert isinstance(plan, FinetunePlan) and len(plan.load_data().test) == 50
@@ -200,6 +224,16 @@ def test_what_would_stop_a_run_half_way_is_left_out_and_counted(problems):
         FinetuneData.fitting(build_tiny_tokenizer(), [long], picking, test, limit=400)
 
 
+def test_what_stands_in_the_test_is_not_picked_by(problems):
+    train, picking, test = load_task(TASKS["gpu"], problems, num_picking=4)
+    data = FinetuneData.fitting(build_tiny_tokenizer(), train, [*picking, *test[:3]], test)
+    assert data.picking == picking and "left out of picking: 3 of the test" in str(data)
+    with pytest.raises(ValueError, match="all 3 problems to pick a checkpoint by stand in the test too"):
+        FinetuneData.fitting(build_tiny_tokenizer(), train, test[:3], test)
+    with pytest.raises(ValueError, match="num_picking must be an integer >= 2, got 0"):
+        replace(plan_run("tiny", machine=LAPTOP), num_picking=0).load_data()
+
+
 def test_too_few_problems_are_refused(problems):
     with pytest.raises(ValueError, match="holds 40 problems: 39 to pick by leave too few"):
         load_task(TASKS["gpu"], problems, num_picking=39)
@@ -213,10 +247,10 @@ def test_the_strict_judge_reads_the_tag_alone():
 
 
 def test_the_lenient_judge_of_words_takes_the_first_number():
-    right = [" 13.", " thirteen, I think", " is thirteen", "Thirteen"]
-    wrong = [" 3.", " three", " 13.5", " 1,300", " thirteenth", " 12 or 13", "", " 013"]
-    assert first_number_match(["?"] * 4, right, [13] * 4) == [1.0] * 4
-    assert first_number_match(["?"] * 8, wrong, ["13"] * 8) == [0.0] * 8
+    right = [" 13.", " thirteen, I think", " is thirteen", "Thirteen", " answer-13"]
+    wrong = [" 3.", " three", " 13.5", " 1,300", " thirteenth", " 12 or 13", "", " 013", " -13", " \u221213."]
+    assert first_number_match(["?"] * 5, right, [13] * 5) == [1.0] * 5
+    assert first_number_match(["?"] * 10, wrong, ["13"] * 10) == [0.0] * 10
 
 
 def test_tasks_are_those_of_the_sizes():

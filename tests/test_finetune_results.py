@@ -85,3 +85,10 @@ def test_while_training_the_same_answers_are_judged(found):
     evaluate = judge_while_training(PLAN, PROBLEMS)
     seen = evaluate(*load_tiny_policy())
     assert seen == {judge: found["sampled"].right[judge].mean() for judge in ("strict", "lenient")}
+
+
+def test_a_damaged_look_is_named(tmp_path):
+    file = tmp_path / "before.json"
+    file.write_text('{"key": "12')
+    with pytest.raises(ValueError, match="before.json is damaged .*delete it and look again"):
+        look_once(file, PLAN, None, None, PROBLEMS)

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import os
 
 import pytest
 import torch
 from tiny_models import CountingTokenizer, tiny_model
 
+from grpo_lib.best_policy import drop_old_checkpoints, save_best
 from grpo_lib.checkpoints import list_checkpoints
 from grpo_lib.keeping import evaluate_newest, keep_run, take_up
 from grpo_lib.training import GRPORun, GRPOSettings, train_with_grpo
@@ -91,3 +93,53 @@ def test_a_run_is_taken_up_with_the_settings_it_was_given(tmp_path, capsys):
 def test_what_cannot_be_kept_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         keep_run("somewhere", **options)
+
+
+def test_nan_is_never_the_best_and_a_metric_that_was_not_measured_counts_for_nothing(tmp_path):
+    run, found = start(), [{"other": 1.0}, {"accuracy": float("nan")}, {"accuracy": 0.2}, {"accuracy": 0.1}]
+    saved = []
+    for evaluation in found:
+        next(run)
+        evaluate_newest(run, lambda model, tokenizer, evaluation=evaluation: evaluation)
+        if "accuracy" in evaluation:
+            saved.append(save_best(tmp_path, run, "accuracy"))
+    assert saved == [False, True, False]
+    assert json.loads((tmp_path / "best" / "best.json").read_text()) == {"step": 3, "metric": "accuracy", "value": 0.2}
+
+
+def test_a_checkpoint_half_deleted_is_none_and_goes_at_the_next_save(tmp_path, monkeypatch):
+    run = start()
+    for _ in range(3):
+        next(run)
+        run.save(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("grpo_lib.best_policy.shutil.rmtree", lambda *args, **kwargs: None)  # killed before it
+        drop_old_checkpoints(tmp_path, 1)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-000003"]
+    next(run)
+    run.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000003", "step-000004"]
+
+
+def test_a_kill_between_two_bests_leaves_the_old_one_for_the_next_checkpoint_too(tmp_path, monkeypatch):
+    run, rename = start(), os.rename
+
+    def killed(source, target):
+        if source.name.startswith(".unfinished"):
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    def save(value):
+        next(run)
+        evaluate_newest(run, lambda model, tokenizer: {"accuracy": value})
+        save_best(tmp_path, run, "accuracy")
+
+    save(0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr("grpo_lib.best_policy.os.rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            save(0.2)
+    run.save(tmp_path)
+    assert json.loads((tmp_path / "best.old" / "best.json").read_text())["value"] == 0.1
+    save(0.3)
+    assert json.loads((tmp_path / "best" / "best.json").read_text())["value"] == 0.3

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from grpo_lib import smollm
 from grpo_lib.adapters import adapter_is_fresh, has_adapter, trained_tensors
@@ -107,6 +108,70 @@ def test_no_gpu_is_said_before_anything_is_read(monkeypatch):
         load_policy("tiny", dtype=torch.float16)
 
 
+def test_a_name_that_holds_401_or_gated_is_not_taken_for_an_answer_of_the_hub(tmp_path, monkeypatch):
+    (tmp_path / "run-401").mkdir()
+    with pytest.raises(OSError, match="holds no model of transformers"):
+        load_policy(tmp_path / "run-401", device="cpu", local_files_only=True)
+    with pytest.raises(OSError, match="there is no folder"):
+        load_policy(str(tmp_path / "401"), device="cpu", local_files_only=True)
+    for name in ("aggregated/model-401", "someone/403"):
+        with pytest.raises(OSError, match="could not be had from the hub or the local cache"):
+            load_policy(name, device="cpu", local_files_only=True)
+    for name in (None, 5):
+        with pytest.raises(TypeError, match="name must be 'tiny', 'smollm2'"):
+            load_policy(name, device="cpu")
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def drop_a_tensor(file):
+    tensors = load_file(file)
+    tensors.pop("model.layers.1.mlp.down_proj.weight")
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def widen(file):
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "vocab_size": 70}))
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "message"),
+    [
+        ("model.safetensors", cut, "are damaged"),
+        ("tokenizer.json", cut, "are damaged"),
+        ("config.json", cut, "holds no model of transformers"),
+        ("model.safetensors", drop_a_tensor, r"would be random numbers, such as model.layers.1.mlp.down_proj.weight"),
+        ("config.json", widen, "do not fit together"),
+        ("tokenizer*", lambda file: file.unlink(), "no files of a tokenizer"),
+    ],
+)
+def test_files_that_are_damaged_or_not_whole_are_refused(folder, name, harm, message):
+    for file in folder.glob(name):
+        harm(file)
+    with pytest.raises(OSError, match=message):
+        load_policy(folder, device="cpu", local_files_only=True)
+
+
+def test_a_model_that_is_not_causal_is_named(tmp_path):
+    shape = {"vocab_size": 61, "d_model": 8, "d_ff": 8, "num_layers": 1, "num_heads": 2, "d_kv": 4}
+    transformers.T5ForConditionalGeneration(transformers.T5Config(**shape)).save_pretrained(tmp_path)
+    with pytest.raises(OSError, match="is a 't5' model.*take a causal language model"):
+        load_policy(tmp_path, device="cpu", local_files_only=True)
+
+
+def test_code_beside_a_model_is_not_run(folder, tmp_path):
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
+    with pytest.raises(OSError, match="brings code of its own, which is not run here"):
+        load_policy(folder, device="cpu", local_files_only=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_model_too_large_is_refused_before_its_weights_are_read(folder, monkeypatch):
     (folder / "model.safetensors").unlink()
     small = MachineMemory("cpu", "CPU", free=10**6, total=10**6)
@@ -156,6 +221,53 @@ def test_what_is_unpacked_stands_in_the_cache_and_is_unpacked_once(folder, monke
     model, _ = load_policy("smollm2", device="cpu")
     assert sum(p.numel() for p in model.parameters()) == 102_592
     assert smollm_folder() == tmp_path / "cache" / "smollm2-135m-instruct" and len(calls) == 2
+
+
+@pytest.fixture
+def unpacked(folder, monkeypatch, tmp_path):
+    """smollm_folder with a stand-in for what it unpacks; a list of what happens while it does."""
+    monkeypatch.setenv("GRPO_LIB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(smollm, "_package_folder", lambda: tmp_path)
+    meanwhile = []
+
+    def unpack(source, draft):
+        shutil.copytree(folder, draft, dirs_exist_ok=True)
+        if meanwhile:
+            meanwhile.pop()()
+
+    monkeypatch.setattr(smollm, "_unpack", unpack)
+    return meanwhile
+
+
+def test_what_another_process_has_unpacked_meanwhile_stays(unpacked):
+    written = []
+
+    def other_process():
+        written.append((smollm_folder() / "model.safetensors").stat().st_ino)
+
+    unpacked.append(other_process)
+    path = smollm_folder()
+    assert [(path / "model.safetensors").stat().st_ino] == written
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_cache_that_is_not_whole_is_unpacked_again(unpacked, name):
+    file = smollm_folder() / name
+    whole = file.read_bytes()
+    if name == "model.safetensors":
+        cut(file)
+    else:
+        file.unlink()
+    load_policy("smollm2", device="cpu")
+    assert file.read_bytes() == whole
+
+
+def test_a_cache_that_cannot_be_written_names_the_way_out(unpacked, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("GRPO_LIB_CACHE", str(tmp_path / "file"))
+    with pytest.raises(OSError, match="cannot be written.*GRPO_LIB_CACHE"):
+        smollm_folder()
 
 
 def test_the_cache_is_the_users_and_never_the_repository(monkeypatch):
