@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -157,6 +158,16 @@ def trainable_parameters(model):
 def _import_peft(function):
     try:
         import peft
+        from peft.import_utils import is_torchao_available
     except ImportError as error:
         raise ImportError(f"{function} needs the package `peft`: {ADVICE}") from error
+    try:
+        is_torchao_available()
+    except ImportError:  # too old a torchao (as on Colab): peft then refuses all LoRA, though nothing here needs it
+        torchao = sys.modules.get("torchao")
+        sys.modules["torchao"] = None
+        is_torchao_available()  # now finds none, and remembers that
+        del sys.modules["torchao"]
+        if torchao is not None:
+            sys.modules["torchao"] = torchao
     return peft

@@ -2,7 +2,10 @@
 
 import copy
 import itertools
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +13,7 @@ from tiny_models import CountingTokenizer, tiny_model
 
 peft = pytest.importorskip("peft")
 
+import grpo_lib  # noqa: E402
 from grpo_lib.adapters import (  # noqa: E402
     adapter_is_fresh,
     add_lora,
@@ -289,3 +293,20 @@ def test_an_adapter_that_fits_only_in_part_is_refused(tmp_path, drop):
     save_file(tensors, file)
     with pytest.raises(RuntimeError, match="an adapter of another model: 1 of its matrices.*q_proj.lora_B"):
         load_adapter(base(), tmp_path)
+
+
+def test_an_old_torchao_beside_it_does_not_keep_peft_from_lora(tmp_path):  # as Colab ships it
+    (tmp_path / "torchao").mkdir()
+    (tmp_path / "torchao" / "__init__.py").write_text("")
+    told = tmp_path / "torchao-0.10.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: torchao\nVersion: 0.10.0\n")
+    code = (
+        "from grpo_lib.adapters import add_lora, has_adapter\nfrom grpo_lib.models import load_tiny_policy\n"
+        "print(has_adapter(add_lora(load_tiny_policy()[0], 2)))\nimport torchao\nprint(torchao.__name__)"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(grpo_lib.__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["True", "torchao"], done.stderr
