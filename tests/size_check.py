@@ -109,6 +109,8 @@ def main():
     process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"estimate {estimate.peak / GB:.2f} GB, measured {peak / GB:.2f} GB, ratio {estimate.peak / peak:.3f}")
     print(f"the process took {process / GB:.2f} GB at its peak")
+    if not cuda and process > 20 * GB:
+        sys.exit("the process took more than the 20 GB it has to do with")
     sys.exit(0 if 0.85 < estimate.peak / peak < 1.15 else "the estimate is more than 15 % off")
 
 

@@ -96,10 +96,13 @@ def test_every_completion_cut_is_said_and_what_masking_makes_of_it(masked, words
 
 
 @pytest.mark.filterwarnings("ignore:step .*")
-def test_what_was_saved_stays_when_the_rewards_fall_silent(tmp_path):
-    history = []
-    arguments = {**FAST, "reward_function": equal, "quiet": True, "history": history}
-    train_with_grpo(model(), CountingTokenizer(), DATA, 6, checkpoint_dir=tmp_path, checkpoint_every=2, **arguments)
+@pytest.mark.parametrize(("reward", "cap"), [(equal, 6), (count_w5, 1)])
+def test_what_was_saved_stays_when_rewards_fall_silent_or_all_is_cut(reward, cap, tmp_path):
+    history, policy = [], model()
+    policy.lm_head.register_forward_hook(lambda m, i, out: out - 1e4 * (torch.arange(11) == 1) * (cap == 1))
+    arguments = {**FAST, "reward_function": reward, "quiet": True, "history": history, "max_completion_length": cap}
+    train_with_grpo(policy, CountingTokenizer(), DATA, 6, checkpoint_dir=tmp_path, checkpoint_every=2, **arguments)
+    assert all(record.truncated == 1.0 for record in history) or cap > 1
     assert latest_checkpoint(tmp_path).name == "step-000006" and len(history) == 6
 
 
