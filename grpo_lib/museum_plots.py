@@ -76,10 +76,9 @@ def _curves(arms, panels, title):
             values = checked(f"{column} of {name!r}", values, (None, None))
             shown = values if least is None else values.clip(min=least)
             for r, row in enumerate(shown):
-                steps = list(range(1, len(row) + 1))
                 legend = dict(name=name, legendgroup=name, showlegend=i == r == 0)
                 style = {**line_style(s), "width": 1.3}
-                fig.add_scatter(x=steps, y=rounded(row), mode="lines", line=style, **legend, **place)
+                fig.add_scatter(x0=1, y=rounded(row), mode="lines", line=style, **legend, **place)
             ends.append(f"{axis} {name} {values[:, -1].mean():.3g}")
         fig.update_yaxes(title_text=axis, title_font_size=12, rangemode="tozero", **place)
         if least is not None:
@@ -87,7 +86,7 @@ def _curves(arms, panels, title):
             fig.update_yaxes(**_log_axis(least, max(10 * least, *every)), **place)
     for col in range(1, cols + 1):
         fig.update_xaxes(title_text="training step", row=rows, col=col)
-    alt = f"Curves over {len(steps)} training steps, one line a seed; means at the end: {'; '.join(ends)}."
+    alt = f"Curves over {values.shape[1]} training steps, one line a seed; means at the end: {'; '.join(ends)}."
     return finish(fig, height=200 * rows + 10, alt=alt, title=title)
 
 
