@@ -20,7 +20,7 @@ from grpo_lib.records import GRPOSettings
 from grpo_lib.run import GRPORun
 from grpo_lib.tasks import addition_reward, load_addition
 
-__all__ = ["BASE", "Exhibit", "library_parts", "new_run"]
+__all__ = ["BASE", "Exhibit", "course_parts", "new_run"]
 
 BASE = {
     "batch_size": 8,
@@ -42,7 +42,7 @@ class Exhibit:
     check: the name of the check that catches it, in `grpo_lib.museum_tour.CHECKS`.
     settings: of both runs, on top of `BASE`. wrong_settings: of the broken run on top of these.
     patches: where → wrap, "module.name" → a function that takes the right function and returns the wrong one.
-    parts: name → what stands in for a part of `library_parts` while it is broken.
+    parts: name → what stands in for a part of `course_parts` while it is broken.
     prepare: `prepare(model, tokenizer)` changes what is trained, in the broken run only. reward: of the broken run.
     """
 
@@ -71,11 +71,11 @@ class Exhibit:
 
     @contextmanager
     def broken(self):
-        """Put the bug into the library; yield its parts (see `library_parts`); take the bug out again.
+        """Put the bug into the library; yield its parts (see `course_parts`); take the bug out again.
 
         >>> import torch
         >>> from grpo_lib.museum_exhibits import EXHIBITS
-        >>> ids, right = torch.tensor([[5, 2, 2]]), library_parts()
+        >>> ids, right = torch.tensor([[5, 2, 2]]), course_parts()
         >>> with EXHIBITS["end token cut off the mask"].broken() as parts:
         ...     parts.mask(ids, 2, 0)
         tensor([[1, 0, 0]])
@@ -87,15 +87,15 @@ class Exhibit:
                 module, _, name = place.rpartition(".")
                 module = import_module(f"grpo_lib.{module}")
                 stack.enter_context(patch.object(module, name, wrap(getattr(module, name))))
-            yield SimpleNamespace(**{**vars(library_parts(self, broken=True)), **self.parts})
+            yield SimpleNamespace(**{**vars(course_parts(self, broken=True)), **self.parts})
 
     @contextmanager
     def fixed(self):
         """The library as it is: yield its parts, with this exhibit's settings."""
-        yield library_parts(self)
+        yield course_parts(self)
 
 
-def library_parts(exhibit=None, *, broken=False):
+def course_parts(exhibit=None, *, broken=False):
     """The library, cut into the parts that a check looks at; each with the arguments your own code would have.
 
     Returns:

@@ -3,7 +3,7 @@
     check_scores_repeat(my_score)           # ✓ or ✗, and what is wrong
 
 As in `grpo_lib.museum_tensor_checks`, each knows one silent failure and returns a `Finding`. Small models with known
-answers are made here; `grpo_lib.museum.library_parts` shows the arguments of each function.
+answers are made here; `grpo_lib.museum.course_parts` shows the arguments of each function.
 """
 
 import copy

@@ -15,7 +15,7 @@ def _run_weights(parts):
     return models.check_weights_move(run.model, run.settings.learning_rate)
 
 
-# name -> what it finds in the parts of `grpo_lib.museum.library_parts`; in the order of the exhibits
+# name -> what it finds in the parts of `grpo_lib.museum.course_parts`; in the order of the exhibits
 CHECKS = {
     "check_empty_answer_earns_nothing": lambda parts: tensors.check_empty_answer_earns_nothing(parts.reward),
     "check_kl_is_a_cost": lambda parts: tensors.check_kl_is_a_cost(parts.loss),

@@ -17,7 +17,7 @@ from grpo_lib.adapters import add_lora
 from grpo_lib.losses import policy_loss
 from grpo_lib.masks import create_completion_mask
 from grpo_lib.models import load_tiny_policy
-from grpo_lib.museum import BASE, library_parts, new_run
+from grpo_lib.museum import BASE, course_parts, new_run
 from grpo_lib.museum_exhibits import EXHIBITS, find_exhibit
 from grpo_lib.museum_plots import catch_figure, exhibit_figure, padding_figure, watched_figure
 from grpo_lib.museum_runs import (
@@ -225,12 +225,12 @@ def test_nan_is_no_pass():
         return log_probs.sum() * torch.nan
 
     def scores(*arguments):
-        return library_parts().score(*arguments) * torch.nan
+        return course_parts().score(*arguments) * torch.nan
 
     for check in (check_kl_is_a_cost, check_kl_has_gradient, check_each_reward_pushes_its_own):
         assert not check(nothing)
     assert not museum_checks.check_scores_repeat(scores) and not museum_checks.check_padding_changes_nothing(scores)
-    assert not museum_checks.check_temperature_is_scored(library_parts().sample, scores)
+    assert not museum_checks.check_temperature_is_scored(course_parts().sample, scores)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_sampling_checks_on_other_wrong_samplers():
 
         return sample
 
-    score = library_parts().score
+    score = course_parts().score
     assert museum_checks.check_no_token_is_cut(sample)
     assert museum_checks.check_no_token_is_cut(generate(top_k=0))
     for cut in (dict(top_k=0, top_p=0.99), dict(top_k=0, min_p=0.05), dict(top_k=60), {}):  # {}: top_k = 50
