@@ -297,7 +297,7 @@ def test_an_adapter_that_fits_only_in_part_is_refused(tmp_path, drop):
 
 def test_an_old_torchao_beside_it_does_not_keep_peft_from_lora(tmp_path):  # as Colab ships it
     (tmp_path / "torchao").mkdir()
-    (tmp_path / "torchao" / "__init__.py").write_text("")
+    (tmp_path / "torchao" / "__init__.py").write_text('__version__ = "0.10.0"')
     told = tmp_path / "torchao-0.10.0.dist-info"
     told.mkdir()
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: torchao\nVersion: 0.10.0\n")
