@@ -5,7 +5,7 @@ import math
 import plotly.graph_objects as go
 
 from grpo_lib.comparison import PairedTable
-from grpo_lib.plot_style import TEMPLATE, TEXT, checked, colour, finish, line_style, rounded
+from grpo_lib.plot_style import TEMPLATE, TEXT, checked, colour, finish, line_style, one_shade_each, rounded
 
 __all__ = ["interval_figure", "paired_table_figure", "power_figure"]
 
@@ -97,10 +97,7 @@ def paired_table_figure(table, *, names=("before", "after"), title=None):
         hoverinfo="skip",
         x=[f"right {second}", f"wrong {second}"],
         y=[f"right {first}", f"wrong {first}"],
-        zmin=-0.5,
-        zmax=2.5,
-        colorscale=[[(i + side) / 3, shade] for i, shade in enumerate(shades) for side in (0, 1)],
-        showscale=False,
+        **one_shade_each(shades),
         xgap=3,
         ygap=3,
     )

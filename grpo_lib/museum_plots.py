@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 
 from grpo_lib._arguments import check_choice
 from grpo_lib.museum_runs import COLUMNS, exhibit_runs
-from grpo_lib.plot_style import TEMPLATE, checked, finish, line_style, rounded, subplots
+from grpo_lib.plot_style import TEMPLATE, checked, finish, line_style, one_shade_each, rounded, subplots
 
 __all__ = ["catch_figure", "exhibit_figure", "padding_figure", "watched_figure"]
 
@@ -137,10 +137,7 @@ def catch_figure(found, *, title=None):
         text=[[("", "✗", "✗✗")[kind] for kind in row] for row in kinds],
         texttemplate="%{text}",
         textfont=dict(color="#FFFFFF"),
-        zmin=-0.5,
-        zmax=2.5,
-        colorscale=[[(i + side) / 3, shade] for i, shade in enumerate(shades) for side in (0, 1)],
-        showscale=False,
+        **one_shade_each(shades),
         xgap=2,
         ygap=2,
         hovertemplate="%{y}: %{x}<extra></extra>",

@@ -60,6 +60,17 @@ def line_style(i, **more):
     return dict(color=colour(i), dash=DASHES[i % len(DASHES)], width=2, **more)
 
 
+def one_shade_each(shades):
+    """Arguments of a heat map whose values are 0, 1, 2 …: each is drawn in its own shade.
+
+    >>> one_shade_each(["white", "black"])["colorscale"]
+    [[0.0, 'white'], [0.5, 'white'], [0.5, 'black'], [1.0, 'black']]
+    """
+    n = len(shades)
+    scale = [[(i + side) / n, shade] for i, shade in enumerate(shades) for side in (0, 1)]
+    return dict(zmin=-0.5, zmax=n - 0.5, colorscale=scale, showscale=False)
+
+
 def rounded(values):
     """Nested lists of floats with five significant digits; NaN and infinities become None, which plots as a gap.
 
