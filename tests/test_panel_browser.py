@@ -91,7 +91,7 @@ def ask(page, cell=1):
 def check_inspector(page):
     """The inspector on the page shows the kernel's picture of the newest step, with ratios that have moved off 1."""
     view = ask(page)["view"]
-    assert view.pop("ratios") > 1.001
+    assert view.pop("ratios") > 1.00001  # on the policy that drew it: within 1e-6 of 1
     for _ in range(100):
         if page.evaluate(INSPECTOR) == view:
             return view
