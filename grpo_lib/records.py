@@ -149,6 +149,8 @@ class StepRecord:
     loss, grad_norm: of the first update, before gradient clipping. On-policy the loss is 0 or beta * KL: do not plot
     it as progress.
     seconds: by phase. samples: a few prompts, completions and rewards. evaluation: what `evaluate` returned.
+    A run on TRL (`train_with_trl`) measures no kl_median, and with several updates a rollout no ratio_mean and
+    ratio_max; its clip_fraction is None for losses that do not clip. All else is a number there too.
     """
 
     step: int
@@ -160,9 +162,9 @@ class StepRecord:
     entropy: float
     completion_length: float
     truncated: float
-    ratio_mean: float
-    ratio_max: float
-    clip_fraction: float
+    ratio_mean: float | None
+    ratio_max: float | None
+    clip_fraction: float | None
     loss: float
     grad_norm: float
     beta: float

@@ -26,7 +26,7 @@ from grpo_lib.schedule import learning_rate_factor
 from grpo_lib.streams import RandomStreams
 from grpo_lib.update import update_policy
 
-__all__ = ["GRPORun"]
+__all__ = ["GRPORun", "prompt_order"]
 
 
 class GRPORun:
@@ -171,7 +171,7 @@ class GRPORun:
         settings = self.settings
         first, size = self._prompts_seen, len(self.train_data)
         batch = [
-            self.train_data[_order(size, settings.seed, i // size)[i % size]]
+            self.train_data[prompt_order(size, settings.seed, i // size)[i % size]]
             for i in range(first, first + settings.batch_size)
         ]
         with self.streams.borrowed(), clock("generate"), self.precision():
@@ -206,6 +206,7 @@ class GRPORun:
 
 
 @functools.lru_cache(maxsize=4)
-def _order(size, seed, pass_number):
+def prompt_order(size, seed, pass_number):
+    """The order of the samples in one pass over the data: a list of their rows."""
     generator = torch.Generator().manual_seed(1_000_003 * seed + pass_number)
     return torch.randperm(size, generator=generator).tolist()
