@@ -62,10 +62,9 @@ def _run_curves(vocab, prob_history, reward_history, kl_step_history, kl_ref_his
     names = [_resting_name(word, k, rests) for k, word in enumerate(vocab)]
     reward = dict(name="mean reward", x=list(range(len(rewards))), y=rounded(rewards))
     curves = [*_word_curves(vocab, names, probs, rests), reward, *_kl_curves(kl_step, kl_ref)]
-    best = int(np.argmax(probs[-1]))
+    paths = ", ".join(f"{word} from {p[0]:.2f} to {p[-1]:.2f}" for word, p in zip(vocab, probs.T, strict=True))
     alt = (
-        f"Over {len(rewards)} iterations the probability of {vocab[best]} goes from {probs[0, best]:.2f} "
-        f"to {probs[-1, best]:.2f}, and the KL to the reference ends at {kl_ref[-1]:.2g} nats."
+        f"Probabilities over {len(rewards)} iterations: {paths}; the KL to the reference ends at {kl_ref[-1]:.2g} nats."
     )
     return curves, alt
 

@@ -114,14 +114,15 @@ def updates_figure(num_updates, ratios, clip_fractions, clip=0.2, *, title=None)
     table, shares = (ratios, clip_fractions) if several else ({"": ratios}, {"": clip_fractions})
     if list(table) != list(shares):
         raise ValueError(f"ratios and clip_fractions must have the same names, got {list(table)} and {list(shares)}")
-    fig, widest = subplots(1, 2, x=0.13), 1.0
+    fig, told = subplots(1, 2, x=0.13), []
     for i, (name, rows) in enumerate(table.items()):
         if len(rows) != len(x):
             raise ValueError(f"ratios must have one row for each of the {len(x)} settings, got {len(rows)}")
         rows = [checked("ratios", row, (None,)) for row in rows]
-        widest = max(widest, *(row.max() for row in rows))
         _ratio_band(fig, i, name, x, rows)
         share = rounded(checked("clip_fractions", shares[name], (len(x),)))
+        low, high = min(rows[-1]), max(rows[-1])
+        told.append(f"{name}{': ' * bool(name)}ratios from {low:.2f} to {high:.2f}, share clipped {share[-1]:.2f}")
         look = dict(mode="lines+markers", line=line_style(i), name=name or "clipped", showlegend=several)
         fig.add_scatter(x=x, y=share, **look, row=1, col=2)
     for edge in low_high if clip is not None else ():
@@ -129,7 +130,7 @@ def updates_figure(num_updates, ratios, clip_fractions, clip=0.2, *, title=None)
     fig.update_xaxes(title_text="updates on one rollout", tickvals=x if len(x) <= 12 else None)
     fig.update_yaxes(title_text="ratio π / π_old (smallest, largest)", col=1)
     fig.update_yaxes(title_text="clipped samples (share)", rangemode="tozero", col=2)
-    alt = f"With {x[0]} to {x[-1]} updates on one rollout the largest ratio is {widest:.2f}."
+    alt = f"Over {x[0]} to {x[-1]} updates on one rollout the ratios spread. At {x[-1]}: {'; '.join(told)}."
     return finish(fig, height=270, alt=alt, title=title, legend_traceorder="normal")
 
 

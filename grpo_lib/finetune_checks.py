@@ -1,10 +1,10 @@
-"""Exercise checks on fine-tuning: bytes of a run, size of an adapter, updates that 16 bits round away."""
+"""Exercise checks on fine-tuning: bytes, size of an adapter, lost updates, what a stopped run leaves, time left."""
 
 import numpy as np
 
 from grpo_lib.verdicts import judge
 
-__all__ = ["check_lora_parameters", "check_moves", "check_training_bytes"]
+__all__ = ["check_left_behind", "check_lora_parameters", "check_moves", "check_time_left", "check_training_bytes"]
 
 
 def check_training_bytes(attempt):
@@ -100,3 +100,98 @@ def check_moves(attempt):
     weights = np.array([0.03, -0.0013, 0.3, 7e-5, -0.021, 0.9, 0.00011, 0.0047])
     cases = [(weights, step) for step in (1e-6, 4e-6, 3e-5, 7e-5, 1e-3, 3e-3)]
     return judge("which weights move", attempt, moves, cases, slips, praise="So what learns is kept in fp32.")
+
+
+def check_left_behind(attempt):
+    """Check `f(stopped, checkpoint_every, eval_every, scores)` → [step of `best`, step that is taken up].
+
+    >>> check_left_behind(lambda stopped, checkpoint_every, eval_every, scores: [stopped, stopped]).slip
+    'nothing lost'
+    """
+
+    def step_of(stopped, eval_every, scores):
+        return eval_every * (1 + int(np.argmax(scores[: stopped // eval_every])))
+
+    def taken(stopped, every):
+        return stopped // every * every
+
+    def reference(stopped, every, eval_every, scores):
+        return [step_of(stopped, eval_every, scores), taken(stopped, every)]
+
+    slips = {
+        "nothing lost": (
+            lambda stopped, *a: [stopped, stopped],
+            "Only what was saved is left, not the step it was at.",
+        ),
+        "best taken up": (
+            lambda *a: [reference(*a)[0]] * 2,
+            "`best` holds the policy's weights alone; a run goes on from its newest checkpoint.",
+        ),
+        "newest for best": (
+            lambda stopped, every, eval_every, scores: [taken(stopped, eval_every), taken(stopped, every)],
+            "`best` is not the newest evaluation: the one with the highest score so far.",
+        ),
+        "foreseen": (
+            lambda stopped, every, eval_every, scores: [
+                step_of(len(scores) * eval_every, eval_every, scores),
+                taken(stopped, every),
+            ],
+            "You use scores of evaluations after the stop: only those up to `stopped` had been made.",
+        ),
+        "places": (
+            lambda *a: [reference(*a)[0] // a[2], reference(*a)[1]],
+            "The first number is a step: the i-th evaluation is at step i * eval_every.",
+        ),
+        "exchanged": (lambda *a: reference(*a)[::-1], "Give `best` first, then what is taken up."),
+    }
+    cases = [
+        (37, 5, 10, [0.5, 0.7, 0.6, 0.9]),
+        (44, 20, 10, [0.3, 0.2, 0.5, 0.4, 0.8]),
+        (60, 25, 20, [0.6, 0.4, 0.5]),
+    ]
+    praise = "Two files, two purposes: one to report, one to go on from."
+    return judge("what a stopped run leaves", attempt, reference, cases, slips, praise=praise)
+
+
+def check_time_left(attempt):
+    """Check `f(seconds, num_steps, eval_every, eval_seconds)`: the rest of a run, the first step's time left out.
+
+    >>> check_time_left(lambda seconds, num_steps, eval_every, eval_seconds: num_steps * seconds[0]).slip
+    'first step'
+    """
+
+    def looks(seconds, num_steps, every):
+        return num_steps // every - len(seconds) // every
+
+    def mean_after_first(seconds):
+        return sum(seconds[1:]) / (len(seconds) - 1)
+
+    def reference(seconds, num_steps, every, look):
+        return (num_steps - len(seconds)) * mean_after_first(seconds) + looks(seconds, num_steps, every) * look
+
+    slips = {
+        "first step": (
+            lambda seconds, n, every, look: n * seconds[0],
+            "The first step also pays for what is set up once, and not all steps are still to come.",
+        ),
+        "mean of all": (
+            lambda seconds, n, every, look: (
+                (n - len(seconds)) * sum(seconds) / len(seconds) + looks(seconds, n, every) * look
+            ),
+            "Leave the first step out of the mean: it also pays for what is set up once.",
+        ),
+        "no evaluations": (
+            lambda seconds, n, every, look: (n - len(seconds)) * mean_after_first(seconds),
+            "Evaluations take time too: count those that are still to come.",
+        ),
+        "all steps": (
+            lambda seconds, n, every, look: n * mean_after_first(seconds) + n // every * look,
+            "That is the whole run; take off what is done.",
+        ),
+        "all evaluations": (
+            lambda seconds, n, every, look: (n - len(seconds)) * mean_after_first(seconds) + n // every * look,
+            "Some evaluations are done already: every `eval_every` steps one.",
+        ),
+    }
+    cases = [([9.0, 3.0, 3.2, 2.8], 40, 2, 30.0), ([20.0, 8.0], 100, 2, 60.0), ([5.0] + [2.0] * 9, 25, 5, 7.0)]
+    return judge("time left", attempt, reference, cases, slips, praise="Decide now, not in three hours.")

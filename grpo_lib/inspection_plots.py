@@ -11,7 +11,7 @@ from grpo_lib.token_plots import readable, token_heatmap, visible
 __all__ = ["COLUMNS", "push_figure"]
 
 COLUMNS = 32  # tokens side by side; a longer completion is shown page by page
-_WIDTH, _CHARACTER = 640, 6.3  # pixels, of the rows and of a character
+_WIDTH, _CHARACTER = 540, 6.3  # pixels, of the rows and of a character
 _BAR_TITLE = "push: −∂loss / ∂log π"
 
 

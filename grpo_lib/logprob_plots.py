@@ -149,8 +149,8 @@ def memory_bars(table, *, x_title="memory beyond the logits (in sizes of the log
         fig.add_vline(x=1, line=dict(color=TEXT, width=1.5, dash="dot"))
     fig.update_xaxes(title_text=x_title, range=[0, 1.1 * max(largest, 1.0 if unit_line else 0.0) or 1.0])
     fig.update_yaxes(autorange="reversed", showgrid=False, tickvals=ways)
-    low = min(ways, key=lambda way: table[way][measures[-1]])
-    alt = f"{measures[-1]}: least for {low}, {table[low][measures[-1]]:.2f}; the largest bar is {largest:.2f}."
+    told = (f"{way}: " + ", ".join(f"{m} {table[way][m]:.2f}" for m in measures) for way in ways)
+    alt = f"Bars of {x_title}. {'; '.join(told)}."
     height = len(ways) * (16 * len(measures) + 14) + 20
     return finish(fig, height=height, alt=alt, title=title, legend_traceorder="normal")
 

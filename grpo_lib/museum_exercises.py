@@ -1,10 +1,10 @@
-"""Exercise checks of the bug museum: name bugs from a log, test a mask function, measure the surprise."""
+"""Exercise checks of the bug museum: name bugs from a log, test a mask, measure the surprise, read intervals."""
 
 import numpy as np
 
 from grpo_lib.verdicts import judge
 
-__all__ = ["check_diagnosis", "check_end_token_test", "check_surprise", "unlabelled_logs"]
+__all__ = ["check_diagnosis", "check_end_token_test", "check_seen", "check_surprise", "unlabelled_logs"]
 
 ASKED = ("a broadcast advantage", "reference re-synced every step", "dropout on")
 ANSWERS = (3, 6, 7)
@@ -173,3 +173,36 @@ def check_surprise(attempt):
     cases = [(2 * torch.randn(n, 5, generator=generator), torch.arange(n) % 5) for n in (3, 6)]
     praise = "0 on average where the tokens are drawn from π; below 0 where rare tokens are missing."
     return judge("surprise less entropy", attempt, reference, cases, slips, praise=praise)
+
+
+def check_seen(attempt):
+    """Check `f(rows)`: for each (mean, low, high) of "bug less fixed" -1 if it costs, 1 if it gains, 0 if not seen.
+
+    >>> check_seen(lambda rows: [1 if low > 0 else -1 for mean, low, high in rows]).slip
+    'one end'
+    """
+
+    def reference(rows):
+        return [-1 if high < 0 else 1 if low > 0 else 0 for _, low, high in rows]
+
+    slips = {
+        "means": (
+            lambda rows: [int(np.sign(mean)) for mean, *_ in rows],
+            "A mean has a sign always; look at both ends.",
+        ),
+        "size": (
+            lambda rows: [int(np.sign(mean)) if abs(mean) > 0.05 else 0 for mean, *_ in rows],
+            "Not the size decides but the interval: a small difference can be sure, and a large one luck.",
+        ),
+        "turned": (lambda rows: [-s for s in reference(rows)], "Turned round: below 0 the bug costs something."),
+        "one end": (
+            lambda rows: [1 if low > 0 else -1 for _, low, _ in rows],
+            "An interval that begins below 0 may still hold 0: it costs only where its upper end is below 0.",
+        ),
+        "seen or not": (lambda rows: [abs(s) for s in reference(rows)], "Say in which direction: -1 where it costs."),
+    }
+    cases = [
+        ([(0.22, 0.19, 0.26), (-0.65, -0.70, -0.59), (-0.02, -0.06, 0.01), (0.09, 0.01, 0.16)],),
+        ([(-0.14, -0.16, -0.12), (0.08, -0.06, 0.22), (-0.03, -0.05, -0.01), (0.0, -0.11, 0.11)],),
+    ]
+    return judge("seen or not seen", attempt, reference, cases, slips, praise="0 means not seen, not harmless.")

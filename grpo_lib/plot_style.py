@@ -12,7 +12,7 @@ from textwrap import wrap
 import numpy as np
 import plotly.graph_objects as go
 
-PALETTE = ("#1F7FC1", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C")
+PALETTE = ("#1F7FC1", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6C6C6C")
 # "dot" is kept for exact values
 DASHES = ("solid", "6px 3px", "7px 3px 2px 3px", "11px 3px", "3px 2px", "11px 3px 2px 3px 2px 3px")
 TEXT, GRID, CLEAR = "#7F7F7F", "rgba(128,128,128,0.25)", "rgba(0,0,0,0)"

@@ -114,23 +114,28 @@ def training_curves(
     settings = _settings(histories)
     across = len(columns) if len(columns) <= 3 else 2 if len(columns) == 4 else 3
     rows = ceil(len(columns) / across)
-    fig = subplots(rows, across, x=0.11, y=0.28 / rows if rows > 1 else 0, shared_xaxes="all")
+    fig = subplots(rows, across, x=0.13 if across == 3 else 0.11, y=0.28 / rows if rows > 1 else 0, shared_xaxes="all")
     titles = {**AXIS_TITLES, **(labels or {})}
+    told = []
     for c, column in enumerate(columns):
-        place = dict(row=c // across + 1, col=c % across + 1)
+        place, ends = dict(row=c // across + 1, col=c % across + 1), []
+        flat = True
         for s, (name, runs) in enumerate(settings.items()):
             steps, values = _table(name, runs, column)
+            flat &= not np.nan_to_num(values).any()
             behind = len(settings) <= 2  # raw curves of more settings would hide the smoothed ones
-            _add_curve(
+            curve = _add_curve(
                 fig, s, name, steps, values, smooth, band, behind, show=c == 0 and len(settings) > 1, place=place
             )
-        fig.update_yaxes(title_text=titles.get(column, column), title_font_size=12, **place)
+            ends.append(f"{name} {_ends(curve)}" if len(settings) > 1 else _ends(curve))
+        told.append(f"{titles.get(column, column).replace('<br>', ' ')} {', '.join(ends)}")
+        from_zero = dict(rangemode="tozero") if flat else {}  # else an axis for zeros alone runs from -1 to 1
+        fig.update_yaxes(title_text=titles.get(column, column), title_font_size=12, **from_zero, **place)
         fig.update_xaxes(showticklabels=True, **place)
         if c + across >= len(columns):
             fig.update_xaxes(title_text="training step", **place)
-    n = len(next(iter(settings.values()))[0])
-    names = [titles.get(column, column).replace("<br>", " ") for column in columns]
-    alt = f"Over {n} training steps of {', '.join(settings)}: {'; '.join(names)}."
+    shown = "Curves of a run" if list(settings) == ["run"] else f"Curves of {', '.join(settings)}"
+    alt = f"{shown}, training step {steps[0]:g} to {steps[-1]:g}: {'; '.join(told)}."
     return finish(fig, height=height or 185 * rows, alt=alt, title=title)
 
 
@@ -179,7 +184,7 @@ def _running_mean(values, window):
 
 
 def _add_curve(fig, s, name, steps, values, smooth, band, behind, *, show, place):
-    """One setting in one panel: the band if asked, the raw curve if smoothed, and the (mean) curve."""
+    """One setting in one panel: band if asked, raw curve if smoothed, and the (mean) curve, whose values it returns."""
     raw, values = values, _running_mean(values, smooth) if smooth else values
     known = ~np.isnan(values).all(axis=0)
     mean = np.full(len(steps), np.nan)
@@ -200,6 +205,11 @@ def _add_curve(fig, s, name, steps, values, smooth, band, behind, *, show, place
         fig.add_scatter(y=rounded(np.nanmean(raw, axis=0) if len(raw) > 1 else raw[0]), **pale, **place)
     marker = dict(mode="lines+markers") if known.sum() == 1 else {}
     fig.add_scatter(y=rounded(mean), line=line_style(s), showlegend=show, **{**common, **marker}, **place)
+    return mean[known]
+
+
+def _ends(curve):
+    return f"from {curve[0]:.3g} to {curve[-1]:.3g}" if len(curve) else "not recorded"
 
 
 def _pale(hexadecimal, alpha=0.2):

@@ -106,5 +106,6 @@ def moving_share(parameters, learning_rate):
         flat = parameter.detach().flatten()
         exact = flat[:: -(-len(flat) // 100_000)].float()
         changed = [(exact + step).to(parameter.dtype).float() != exact for step in (learning_rate, -learning_rate)]
-        moved, seen = moved + int((changed[0] | changed[1]).sum()), seen + len(exact)
+        moved += int((changed[0] | changed[1]).sum())
+        seen += len(exact)
     return moved / seen if seen else None

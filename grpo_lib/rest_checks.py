@@ -1,14 +1,14 @@
-"""Exercise checks on where the bandit rests, and up to which learning rate it settles there."""
+"""Exercise checks on where the bandit rests: its place, the smallest beta, the largest rate, groups large enough."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_lib.resting_points import resting_point
-from grpo_lib.softmax_policy import kl_gradient, softmax
+from grpo_lib.resting_points import critical_beta, resting_point
+from grpo_lib.softmax_policy import kl_gradient, softmax, zero_variance_probability
 from grpo_lib.verdicts import judge
 
-__all__ = ["check_largest_rate", "check_resting_point"]
+__all__ = ["check_critical_beta", "check_group_size", "check_largest_rate", "check_resting_point"]
 
 
 def check_resting_point(attempt):
@@ -92,3 +92,76 @@ def check_largest_rate(attempt):
     }
     reference = lambda *a: 2 / steepness(*a)[-1]  # noqa: E731
     return judge("largest learning rate", attempt, reference, cases, slips, praise="With twice the G it is half of it.")
+
+
+def check_critical_beta(attempt):
+    """Check `f(p_ref)`: the smallest beta at which a run with divided advantages can rest, one word paying 1.
+
+        min over p > p_ref of (1 / sqrt(p (1 - p))) / (logit(p) - logit(p_ref))
+
+    >>> check_critical_beta(lambda p_ref: ...)
+    ○ smallest beta that rests: not attempted yet.
+    """
+    u = np.linspace(1e-4, 30, 300_001)  # distances in log-odds
+
+    def needed(p_ref, power=0.5, start=1.0):
+        odds = np.exp(u + start * np.log(p_ref / (1 - p_ref)))
+        p = odds / (1 + odds)
+        return p, 1 / (p * (1 - p)) ** power / u
+
+    def place(p_ref):
+        p, beta = needed(p_ref)
+        return p[beta.argmin()]
+
+    slips = {
+        "the place": (place, "This is the P(ant) at which the smallest beta rests; give back that beta."),
+        "no reference": (
+            lambda p_ref: needed(p_ref, start=0.0)[1].min(),
+            "The distance is counted from the start: subtract the log-odds of p_ref.",
+        ),
+        "variance": (
+            lambda p_ref: needed(p_ref, power=1.0)[1].min(),
+            "You divide by the variance p (1 - p); the standard deviation is its square root.",
+        ),
+        "sign of the start": (
+            lambda p_ref: needed(p_ref, start=-1.0)[1].min(),
+            "You add the log-odds of p_ref; the distance is a difference.",
+        ),
+    }
+    reference = lambda p_ref: critical_beta(np.array([p_ref, 1 - p_ref]), np.array([1.0, 0.0]))  # noqa: E731
+    cases = [(0.182,), (0.05,), (0.6,)]
+    praise = "Below it the push wins everywhere: a slider that ends there seems dead."
+    return judge("smallest beta that rests", attempt, reference, cases, slips, praise=praise, rtol=1e-3)
+
+
+def check_group_size(attempt):
+    """Check `f(p, share)`: the smallest G >= 2 for which at most `share` of the groups teach nothing.
+
+    >>> check_group_size(lambda p, share: ...)
+    ○ group size: not attempted yet.
+    """
+
+    def smallest(silent, share):
+        return next(G for G in range(2, 10_000) if silent(G) <= share)
+
+    def reference(p, share):
+        return smallest(lambda G: zero_variance_probability(p, G), share)
+
+    slips = {
+        "only failures": (
+            lambda p, share: smallest(lambda G: (1 - p) ** G, share),
+            "Groups that are right throughout teach nothing either: add p^G.",
+        ),
+        "only successes": (
+            lambda p, share: smallest(lambda G: p**G, share),
+            "Groups that are wrong throughout teach nothing either: add (1 - p)^G.",
+        ),
+        "one short": (
+            lambda p, share: reference(p, share) - 1,
+            "One too small: there more than `share` of the groups are still silent.",
+        ),
+        "one too many": (lambda p, share: reference(p, share) + 1, "One less would do as well."),
+    }
+    praise = "The further p is from one half, the larger the group has to be."
+    cases = [(0.182, 0.1), (0.9, 0.5), (0.5, 0.05)]
+    return judge("group size", attempt, reference, cases, slips, praise=praise)

@@ -99,7 +99,7 @@ def resting_point_figure(betas, panels, *, start, critical=None, word="ant", tit
     fig.update_yaxes(range=[0, 1.03])
     fig.update_yaxes(title_text=f"P({word}) at rest", col=1)
     fig.update_annotations(font=dict(size=13, color=TEXT))
-    alt = f"P({word}) at rest falls towards {start:.3f} as beta grows, in {len(panels)} panels of {len(known)} curves."
+    alt = f"P({word}) at rest falls towards {start:.3f} as beta grows; {len(known)} curves for {' and '.join(panels)}."
     fig = finish(fig, height=320, alt=alt, title=title)
     return fig.update_layout(margin_t=fig.layout.margin.t + 20)
 

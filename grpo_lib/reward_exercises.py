@@ -1,4 +1,4 @@
-"""Exercise checks on rewards: one for the form, and the groups without signal."""
+"""Exercise checks on rewards: one for the form, groups without signal, where a hacked run turned."""
 
 import re
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from grpo_lib.verdicts import judge
 
-__all__ = ["check_form_reward", "check_silent_shares"]
+__all__ = ["check_form_reward", "check_silent_shares", "check_turning_point"]
 
 THINK_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
@@ -132,3 +132,49 @@ def check_silent_shares(attempt):
         ),
     }
     return judge("silent shares", attempt, shares, cases, slips, praise="The shaped reward leaves fewer groups silent.")
+
+
+def check_turning_point(attempt):
+    """Check `f(steps, paid, right)`: [step with most right answers, change of `paid` after it, change of `right`].
+
+    >>> check_turning_point(lambda steps, paid, right: [steps[paid.argmax()], 0, 0]).right
+    False
+    """
+    steps = np.array([0, 20, 40, 60, 80, 100])
+    hacked = (np.array([0.4, 0.6, 0.75, 0.85, 0.95, 1.0]), np.array([0.3, 0.5, 0.7, 0.6, 0.2, 0.1]))
+    control = (np.array([0.3, 0.6, 0.55, 0.7, 0.68, 0.66]), np.array([0.3, 0.4, 0.5, 0.6, 0.7, 0.8]))
+
+    def after(steps, paid, right, *, by=None, base=None):
+        best = int(np.argmax(right if by is None else by))
+        since = best if base is None else base
+        return [steps[best], paid[-1] - paid[since], right[-1] - right[since]]
+
+    slips = {
+        "by the paid curve": (
+            lambda steps, paid, right: after(steps, paid, right, by=paid),
+            "You look where the paid reward is highest. The judge is the curve that is not paid: right answers.",
+        ),
+        "index": (
+            lambda steps, paid, right: [int(np.argmax(right)), *after(steps, paid, right)[1:]],
+            "The first number is a place in the list: give the training step that stands there.",
+        ),
+        "since the start": (
+            lambda steps, paid, right: after(steps, paid, right, base=0),
+            "You measure from the start: measure from the step with most right answers to the end.",
+        ),
+        "turned": (
+            lambda steps, paid, right: np.array(after(steps, paid, right)) * [1, -1, -1],
+            "The changes are turned: the end minus the best step.",
+        ),
+        "last step": (
+            lambda steps, paid, right: [steps[-1], 0.0, 0.0],
+            "The last step is the best one only if right answers never fell.",
+        ),
+        "swapped": (
+            lambda steps, paid, right: np.array(after(steps, paid, right))[[0, 2, 1]],
+            "The two changes have changed places: first that of the paid reward.",
+        ),
+    }
+    cases = [(steps, *hacked), (steps, *control)]
+    praise = "Where the first change is up and the second down, the reward is being hacked."
+    return judge("turning point", attempt, after, cases, slips, praise=praise)

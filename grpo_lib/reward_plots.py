@@ -12,7 +12,7 @@ CLASSES = (
     ("paid, rightly", "#1F7FC1", ""),
     ("paid wrongly", "#D55E00", " ✗"),
     ("paid wrongly, but less than any right answer", "#F4C3A0", " (✗)"),
-    ("right, but not paid", "#E7BDD3", " ✗"),
+    ("right, but not paid", "#D095B8", " ✗"),
 )
 
 
@@ -115,7 +115,7 @@ def proxy_figure(arms, judges, *, title=None):
         raise ValueError(
             f"proxy_figure needs an arm with runs and a judge, got arms {list(arms)}, judges {list(judges)}"
         )
-    fig = subplots(1, len(judges), x=0.09)
+    fig = subplots(1, len(judges), x=0.13)
     ends = {name: [] for name in arms}
     for col, (key, axis) in enumerate(judges.items(), start=1):
         for s, (name, runs) in enumerate(arms.items()):

@@ -1,8 +1,14 @@
-"""Exercise checks on sampling: groups in consecutive rows, the price of top-k, the temperature. A call loads torch."""
+"""Exercise checks on sampling: groups, padding, the price of top-k, distance, settings. Only a call loads torch."""
 
 from grpo_lib.verdicts import judge
 
-__all__ = ["check_group_rows", "check_temperature_log_prob", "check_top_k_log_probs"]
+__all__ = [
+    "check_effective_setting",
+    "check_group_rows",
+    "check_left_padding",
+    "check_top_k_log_probs",
+    "check_total_variation",
+]
 
 
 def check_group_rows(attempt):
@@ -87,34 +93,118 @@ def _zeroed(logits, k):
     return logits.where(logits >= logits.topk(k).values[-1], 0.0)
 
 
-def check_temperature_log_prob(attempt):
-    """Check `f(logits, token, temperature)`: the log-prob of a token that was sampled at a temperature.
+def check_total_variation(attempt):
+    """Check `f(counts, probs)`: half the sum of the absolute differences of frequencies and probabilities.
 
-    >>> check_temperature_log_prob(lambda logits, token, temperature: logits.log_softmax(-1)[token]).slip
-    'temperature left out'
+    >>> check_total_variation(lambda counts, probs: abs(counts / counts.sum() - probs).sum()).slip
+    'no half'
     """
-    import torch
+    import numpy as np
 
-    logits = torch.tensor([2.0, 1.0, 0.0])
-    cases = [(logits, 0, 0.5), (logits, 0, 1.0), (logits, 0, 2.0), (logits, 2, 0.5)]
+    cases = [
+        (np.array([60, 25, 15]), np.array([0.5, 0.3, 0.2])),
+        (np.array([0, 3, 1, 4]), np.array([0.1, 0.2, 0.3, 0.4])),
+    ]
+
+    def gaps(counts, probs):
+        return counts / counts.sum() - probs
+
     slips = {
-        "temperature left out": (
-            lambda x, token, t: x.log_softmax(-1)[token],
-            "This is the log-prob at temperature 1, whatever was sampled.",
+        "no half": (
+            lambda *a: abs(gaps(*a)).sum(),
+            "Without the half each misplaced share counts twice: where it is missing and where it is too much.",
         ),
-        "multiplied": (
-            lambda x, token, t: (x * t).log_softmax(-1)[token],
-            "You multiply by the temperature: a low one must make the distribution sharper, so divide.",
+        "counts": (
+            lambda counts, probs: abs(counts - probs).sum() / 2,
+            "You compare counts with probabilities: divide the counts by their sum first.",
         ),
-        "divided after the softmax": (
-            lambda x, token, t: x.log_softmax(-1)[token] / t,
-            "You divide the log-prob: the probabilities then no longer sum to 1. Divide the logits, then normalise.",
+        "no absolute value": (
+            lambda *a: gaps(*a).sum() / 2,
+            "Pluses and minuses cancel, and the sum is always 0: take absolute values.",
         ),
-        "probabilities": (
-            lambda x, token, t: (x / t).softmax(-1)[token],
-            "This is a probability: take its logarithm.",
+        "mean": (lambda *a: abs(gaps(*a)).mean() / 2, "You take the mean over the words: take the sum."),
+        "largest": (
+            lambda *a: abs(gaps(*a)).max(),
+            "This is the largest error of one word; the distance is that of the worst *set* of words.",
+        ),
+        "squared": (lambda *a: (gaps(*a) ** 2).sum() / 2, "You square the differences: take absolute values."),
+    }
+    reference = lambda *a: abs(gaps(*a)).sum() / 2  # noqa: E731
+    return judge("total variation", attempt, reference, cases, slips, praise="0 if they agree, and never above 1.")
+
+
+def check_effective_setting(attempt):
+    """Check `f(call, checkpoint, default)`: the value that counts; None stands for "not said".
+
+    >>> check_effective_setting(lambda call, checkpoint, default: call or checkpoint or default).slip
+    'zero taken for silence'
+    """
+    cases = [(0, 2, 50), (None, 2, 50), (None, None, 50), (1.0, 0.3, 1.5), (None, 0, 50), (3, None, 50)]
+
+    def said(*values):
+        return next(value for value in values if value is not None)
+
+    slips = {
+        "zero taken for silence": (
+            lambda call, checkpoint, default: call or checkpoint or default,
+            "`or` skips a 0, and top_k = 0 is a setting: no top-k. Ask for `is None`.",
+        ),
+        "checkpoint first": (
+            lambda call, checkpoint, default: said(checkpoint, call, default),
+            "What the call says wins over the checkpoint's file.",
+        ),
+        "checkpoint left out": (
+            lambda call, checkpoint, default: said(call, default),
+            "A setting that the call leaves open is filled from the checkpoint's file before the default.",
+        ),
+        "default first": (
+            lambda call, checkpoint, default: default,
+            "The default counts only where neither the call nor the checkpoint says anything.",
         ),
     }
-    reference = lambda x, token, t: (x / t).log_softmax(-1)[token]  # noqa: E731
-    praise = "Scored as it was sampled."
-    return judge("log-prob at a temperature", attempt, reference, cases, slips, praise=praise)
+    praise = "Call, then file, then default: so leave nothing open."
+    return judge("effective setting", attempt, said, cases, slips, praise=praise)
+
+
+def check_left_padding(attempt):
+    """Check `f(rows, pad_id)`: [ids, mask] of unequal prompts, padded on the left; two of (P, L).
+
+    >>> check_left_padding(lambda rows, pad_id: ...)
+    ○ left padding: not attempted yet.
+    """
+    cases = [([[3, 4], [5, 6, 7, 8], [0, 9, 3]], 0), ([[1, 1], [2]], 7)]
+
+    def padded(rows, pad, *, left=True, fill=None):
+        L, fill = max(map(len, rows)), pad if fill is None else fill
+        ids = [[fill] * (L - len(r)) + r if left else r + [fill] * (L - len(r)) for r in rows]
+        ones = [[0] * (L - len(r)) + [1] * len(r) if left else [1] * len(r) + [0] * (L - len(r)) for r in rows]
+        return [ids, ones]
+
+    def with_mask(rows, pad, mask_of):
+        ids, mask = padded(rows, pad)
+        return [ids, [[mask_of(i, m, pad) for i, m in zip(*pair, strict=True)] for pair in zip(ids, mask, strict=True)]]
+
+    slips = {
+        "on the right": (
+            lambda rows, pad: padded(rows, pad, left=False),
+            "The padding stands on the right: `generate` would append to it. Put it on the left.",
+        ),
+        "mask by id": (
+            lambda rows, pad: with_mask(rows, pad, lambda i, m, pad: int(i != pad)),
+            "You compare with the padding's id, and a prompt may hold that id itself: make the mask from the lengths.",
+        ),
+        "all ones": (
+            lambda rows, pad: with_mask(rows, pad, lambda i, m, pad: 1),
+            "The mask is 1 on the padding: the model would read it as text.",
+        ),
+        "turned": (
+            lambda rows, pad: with_mask(rows, pad, lambda i, m, pad: 1 - m),
+            "The mask is turned: 1 where a real token stands.",
+        ),
+        "padded with 0": (
+            lambda rows, pad: padded(rows, pad, fill=0),
+            "You pad with 0: use the `pad_id` that you are given.",
+        ),
+    }
+    praise = "Every prompt ends in the last column."
+    return judge("left padding", attempt, padded, cases, slips, praise=praise)

@@ -1,4 +1,4 @@
-"""Exercise checks on tensors: group advantages, masks, token log-probs. Only a call loads torch."""
+"""Exercise checks on tensors: group advantages, completion mask, token log-probs. Only a call loads torch."""
 
 from grpo_lib.bandit_checks import REWARDS
 from grpo_lib.verdicts import judge
@@ -6,7 +6,6 @@ from grpo_lib.verdicts import judge
 __all__ = [
     "check_completion_mask",
     "check_group_advantages",
-    "check_loss_mask",
     "check_token_log_probs",
 ]
 
@@ -65,51 +64,6 @@ def check_completion_mask(attempt):
         ),
     }
     return judge("completion mask", attempt, mask, [(ids, 2)], slips, praise="The end token is in, all after it out.")
-
-
-def check_loss_mask(attempt):
-    """Check `f(prompt_mask, completion_ids, eos_token_id)`: which of the L + T tokens the loss counts; (B, L + T).
-
-    >>> check_loss_mask(lambda prompt_mask, completion_ids, eos_token_id: None)
-    ○ loss mask: not attempted yet.
-    """
-    import torch
-
-    from grpo_lib.masks import create_completion_mask
-
-    prompt_mask = torch.tensor([[0, 1, 1], [1, 1, 1]])
-    ids = torch.tensor([[5, 2, 2, 4], [5, 6, 7, 8]])
-
-    def join(prompt, completion):
-        return torch.cat([prompt, completion], dim=1)
-
-    def reference(prompt, ids, eos):
-        return join(torch.zeros_like(prompt), create_completion_mask(ids, eos))
-
-    slips = {
-        "end token left out": (
-            lambda prompt, ids, eos: join(torch.zeros_like(prompt), create_completion_mask(ids, eos) * (ids != eos)),
-            "The end token is left out: the policy chose it, and without it the model never learns to stop.",
-        ),
-        "by id": (
-            lambda prompt, ids, eos: join(torch.zeros_like(prompt), (ids != eos).long()),
-            "You compare with the end token's id alone: what stands after the first one is out, whatever its id.",
-        ),
-        "prompt tokens not masked": (
-            lambda prompt, ids, eos: join(prompt, create_completion_mask(ids, eos)),
-            "The prompt's tokens count too: the policy did not choose them, so they must be 0.",
-        ),
-        "padding counted": (
-            lambda prompt, ids, eos: join(torch.zeros_like(prompt), torch.ones_like(ids)),
-            "The padding after the end token counts too: it must be 0.",
-        ),
-        "prompt padding counted": (
-            lambda prompt, ids, eos: join(1 - prompt, create_completion_mask(ids, eos)),
-            "The prompt's padding counts: every prompt position must be 0, token or padding.",
-        ),
-    }
-    praise = "Only what the policy chose itself counts."
-    return judge("loss mask", attempt, reference, [(prompt_mask, ids, 2)], slips, praise=praise)
 
 
 def check_token_log_probs(attempt):

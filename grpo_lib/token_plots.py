@@ -7,6 +7,7 @@ from grpo_lib.plot_style import TEMPLATE, finish, rounded
 
 _DIVERGING = [[0, "#D55E00"], [0.5, "#F7F7F7"], [1, "#1F7FC1"]]  # vermilion below 0, blue above
 _SEQUENTIAL = [[0, "#F7F7F7"], [1, "#1F7FC1"]]
+_ROOM = 540  # pixels that the cells have on a page 760 wide: row names and colour bar take the rest
 _SIGNS = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
 _HTML = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
@@ -79,7 +80,7 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
     labels = [f"row {i}" for i in range(len(tokens))] if row_labels is None else [escaped(name) for name in row_labels]
     _check_rows(tokens, values=values, mask=mask, row_labels=labels)
     width = max(map(len, tokens))
-    room = max(3, int(600 / width / (0.55 * 8)))  # characters that fit into a cell at the smallest font
+    room = max(3, int(_ROOM / width / (0.55 * 8)))  # characters that fit into a cell at the smallest font
     z, text = np.full((len(tokens), width), np.nan), [[""] * width for _ in tokens]
     whole, hidden = [[""] * width for _ in tokens], []
     for i, row in enumerate(tokens):
@@ -90,7 +91,7 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
             else:
                 hidden.append((j, i, shortened(token, room)))
     longest = min(room, max(1, max(len(readable(token)) for row in tokens for token in row)))
-    size = int(np.clip(680 / width / longest / 0.55, 8, 13))
+    size = int(np.clip(_ROOM / width / longest / 0.55, 8, 13))
     fig = go.Figure(layout=dict(template=TEMPLATE))
     fig.add_heatmap(
         z=rounded(z),
@@ -110,9 +111,9 @@ def token_heatmap(tokens, values, *, mask=None, row_labels=None, title=None, col
     fig.update_xaxes(dtick=1 if width <= 30 else None, tick0=0)
     rows = list(range(len(tokens)))
     fig.update_yaxes(tickvals=rows, ticktext=labels, range=[len(rows) - 0.5, -0.5], showgrid=False)
-    seen = z[np.isfinite(z)]
-    span = f"values from {seen.min():.3g} to {seen.max():.3g}" if seen.size else "no value"
-    alt = f"{len(tokens)} row(s) of up to {width} tokens, {span}, {len(hidden)} token(s) masked."
+    names = [f"row {i}" for i in rows] if row_labels is None else [readable(name) for name in row_labels]
+    span = _told(z, tokens, names, (colorbar_title or "value").replace("<br>", " "))
+    alt = f"{len(tokens)} row(s) of up to {width} tokens; {span}; {len(hidden)} token(s) masked."
     return finish(fig, height=max(34 * len(tokens), 110), alt=alt, title=title)
 
 
@@ -125,6 +126,15 @@ def _check_rows(tokens, **others):
         for i, row in enumerate(rows):
             if name != "row_labels" and len(row) != len(tokens[i]):
                 raise ValueError(f"{name}[{i}] must have {len(tokens[i])} entries, one a token, got {len(row)}")
+
+
+def _told(z, tokens, names, title):
+    """What is drawn, its smallest and its largest value, and the token at which each stands first."""
+    if not np.isfinite(z).any():
+        return "no value"
+    places = [np.unravel_index(find(z), z.shape) for find in (np.nanargmin, np.nanargmax)]
+    ends = [f"{z[row, col]:.3g} (first at {readable(tokens[row][col])!r}, {names[row]})" for row, col in places]
+    return f"{title} from {ends[0]} to {ends[1]}"
 
 
 def _scale(z, title):

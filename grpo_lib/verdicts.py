@@ -153,5 +153,8 @@ def _shown(argument):
         return repr(argument) if len(repr(argument)) <= 60 else f"{len(argument)} texts"
     if not hasattr(argument, "__len__"):
         return repr(argument)
-    shape = _array(argument).shape
+    try:
+        shape = _array(argument).shape
+    except ValueError:  # rows of unequal length
+        return _cut(repr(argument))
     return _values(argument) if np.prod(shape) <= 24 else f"numbers of shape {shape}"

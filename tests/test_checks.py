@@ -41,6 +41,9 @@ def test_reference_is_right_and_every_slip_is_named(check, judged):
     for name, (slip, explanation) in parts["slips"].items():
         verdict = check(slip)
         assert (verdict.status, verdict.slip, verdict.message) == ("not yet", name, explanation)
+        assert explanation in repr(verdict) and len(explanation) > 20 and explanation.endswith((".", "?", ")"))
+    explanations = [explanation for _, explanation in parts["slips"].values()]
+    assert len(set(explanations)) == len(explanations)  # each says what is its own
 
 
 @pytest.mark.parametrize("check", ALL, ids=lambda c: c.__name__)
@@ -184,3 +187,44 @@ def test_long_arguments_are_told_by_their_shape_and_an_iterator_is_named():
     verdict = checks.check_token_log_probs(lambda logits, ids, n: logits[:, -n:, 0] * 0 - 7.5)
     assert "numbers of shape (2, 6, 5)" in verdict.message and len(verdict.message) < 400
     assert "return a list" in checks.check_group_rows(lambda *a: zip([1], [2], strict=True)).message
+
+
+def test_arguments_of_unequal_rows_are_told():
+    verdict = checks.check_left_padding(lambda rows, pad: [[[1] * 4] * 3] * 2)
+    assert "[[1, 1], [2]], 7 it gives the shape (2, 3, 4), expected (2, 2, 2)" in verdict.message
+
+
+def test_the_loss_from_its_parts_and_the_pushes_are_those_of_policy_loss(judged):
+    from grpo_lib import policy_loss
+
+    loss_of = judged(checks.check_grpo_loss)["reference"]
+    pushes_of = judged(checks.check_completion_pushes)["reference"]
+    torch.manual_seed(0)
+    old, new, ref = -torch.rand(3, 3, 5)
+    lengths, A, limit = torch.tensor([2, 5, 3]), torch.tensor([1.0, -0.4, -0.6]), 9
+    mask = (torch.arange(5) < lengths[:, None]).long()
+    loss, watch = policy_loss(new, old, ref, A, mask, beta=0.3)
+    assert torch.isclose(loss_of(watch["surrogate"], watch["kl"], mask, 0.3), loss)
+    for loss_type, row in zip(("grpo", "bnpo", "dr_grpo"), pushes_of(A, lengths.float(), limit), strict=True):
+        fresh = old.clone().requires_grad_()
+        options = dict(beta=0.0, loss_type=loss_type, max_completion_length=limit)
+        policy_loss(fresh, None, None, A, mask, **options)[0].backward()
+        assert torch.allclose(-fresh.grad.sum(dim=1), row)
+
+
+def test_the_total_variation_is_the_largest_error_of_any_set_of_words(judged):
+    parts = judged(checks.check_total_variation)
+    for counts, probs in parts["cases"]:
+        gaps = counts / counts.sum() - probs
+        sets = [list(s) for size in range(len(gaps) + 1) for s in itertools.combinations(range(len(gaps)), size)]
+        assert np.isclose(parts["reference"](counts, probs), max(abs(gaps[s].sum()) for s in sets))
+
+
+def test_lengths_are_those_counted_by_hand(judged):
+    parts = judged(checks.check_lengths)
+    [(ids, stops)] = parts["cases"]
+    ends = [next((t for t, i in enumerate(row) if i in stops), None) for row in ids.tolist()]
+    finished = [end + 1 for end in ends if end is not None]
+    lengths = finished + [ids.shape[1]] * ends.count(None)
+    by_hand = [np.mean(lengths), ends.count(None) / len(ends), np.mean(finished)]
+    assert np.allclose(parts["reference"](ids, stops), by_hand)

@@ -79,7 +79,8 @@ def test_bars_are_the_numbers_given():
     ]
     assert [list(trace.text) for trace in fig.data] == [["1.00", "0.25"], ["3.00", "2.00"]]
     assert fig.layout.xaxis.title.text == "GiB" and fig.layout.shapes[0].x0 == 1
-    assert plots.alt_text(fig) == "both: least for rows, 2.00; the largest bar is 3.00."
+    told = "whole: forward 1.00, both 3.00; rows: forward 0.25, both 2.00"
+    assert plots.alt_text(fig) == f"Bars of GiB. {told}."
     plain = plots.memory_bars({"a": {"peak": 0.0}}, unit_line=False)
     assert not plain.layout.shapes and not plain.layout.showlegend
 

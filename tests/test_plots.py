@@ -227,6 +227,14 @@ def test_training_curves_take_objects_and_own_labels():
     assert plots.training_curves([Record(1, 0.5)], columns=["reward_mean"]).data[0].mode == "lines+markers"
 
 
+def test_training_curves_are_told_by_their_ends():
+    seeds = {"a": [records([0.1, 0.4], "kl"), records([0.3, 0.8], "kl")], "b": records([None, None], "kl")}
+    alt = "Curves of a, b, training step 1 to 2: KL to reference (nats/token) a from 0.2 to 0.6, b not recorded."
+    assert plots.alt_text(plots.training_curves(seeds, columns=["kl"])) == alt
+    one = plots.training_curves(records([0.0, 1.0, 0.5]), columns=["reward_mean"], smooth=2)
+    assert plots.alt_text(one) == "Curves of a run, training step 1 to 3: mean reward (points) from 0 to 0.75."
+
+
 def test_training_curves_lay_out_one_panel_a_column():
     run = [dict.fromkeys(plots.TRAINING_COLUMNS, 0.1) | {"step": i} for i in range(3)]
     fig = plots.training_curves({"a": run, "b": run})
