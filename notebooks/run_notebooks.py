@@ -3,15 +3,18 @@
     python notebooks/run_notebooks.py                # all, in order
     python notebooks/run_notebooks.py 01 10_train    # these
     python notebooks/run_notebooks.py --check        # run, write nothing
+    python notebooks/run_notebooks.py --pictures     # draw, run nothing
 
 A notebook that did not change is written byte-identical: no timings, no
-progress bars, no widget state, fixed cell ids, figures as Plotly JSON.  A
-control (slider, button) cannot be stored; a line of text stands in for it,
-and another for what a cell tagged `of-this-machine` shows (memory, time).
+progress bars, no widget state, fixed cell ids, figures as Plotly JSON and,
+for pages without JavaScript, as a PNG (see figure_pictures.py).  A control
+(slider, button) cannot be stored; a line of text stands in for it, and
+another for what a cell tagged `of-this-machine` shows (memory, time).
 The kernel is the interpreter that runs this script.
 """
 
 import argparse
+import copy
 import os
 import re
 import sys
@@ -24,6 +27,13 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+
+from figure_pictures import (
+    NO_BROWSER,
+    PLOTLY,
+    add_pictures,
+    one_line_figures,
+)
 
 HERE = Path(__file__).resolve().parent
 RENDERER = {"PLOTLY_RENDERER": "plotly_mimetype"}
@@ -73,7 +83,8 @@ def find_notebooks(names, folder=HERE):
 def tidy_outputs(outputs):
     """What is stored of a cell's outputs (and compared by the tests).
 
-    Progress bars and stderr go; a widget becomes one line of text.
+    Progress bars and stderr go; a widget becomes one line of text; a
+    figure is its JSON alone (the runner adds its picture afterwards).
     """
     kept = []
     for output in outputs:
@@ -85,6 +96,9 @@ def tidy_outputs(outputs):
             if re.search(r"\d+%\|", data.get("text/plain", "")):
                 continue  # tqdm's bar: 50%|#####     | 5/10 [00:01<...
             output.data = nbformat.from_dict({"text/plain": STAND_IN})
+        if PLOTLY in data:
+            output.data = nbformat.from_dict({PLOTLY: data[PLOTLY]})
+            output.metadata = nbformat.from_dict({})
         kept.append(output)
     return kept
 
@@ -108,7 +122,7 @@ def tidy(notebook):
 
 
 def run(path, timeout=600):
-    """Execute the notebook at `path`; return the text to store."""
+    """Execute the notebook at `path`; return it as it is to be stored."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
@@ -119,7 +133,7 @@ def run(path, timeout=600):
         resources={"metadata": {"path": str(Path(path).parent)}},
     )
     client.execute(env={**os.environ, **RENDERER})
-    return nbformat.writes(tidy(notebook)) + "\n"
+    return tidy(notebook)
 
 
 def main(arguments=None, folder=HERE):
@@ -129,26 +143,74 @@ def main(arguments=None, folder=HERE):
     parser.add_argument(
         "--check", action="store_true", help="write nothing"
     )
+    parser.add_argument(
+        "--pictures",
+        action="store_true",
+        help="run nothing, draw the figures that have no picture",
+    )
+    parser.add_argument(
+        "--redraw",
+        action="store_true",
+        help="run nothing, draw the picture of every figure anew",
+    )
     options = parser.parse_args(arguments)
+    draw_only = options.pictures or options.redraw
+    if options.check and draw_only:
+        parser.error("--check writes nothing: leave out the other option")
     try:
         paths = find_notebooks(options.names, folder)
     except ValueError as error:
         parser.error(str(error))
-    failed = []
-    for path in paths:
-        start = time.perf_counter()
-        try:
-            text = run(path)
-        except CellExecutionError as error:
-            failed.append(path.name)
-            print(f"{path.name}: a cell failed\n{error}", flush=True)
-            continue
-        if not options.check:
-            path.write_text(text, encoding="utf-8", newline="\n")
-        took = time.perf_counter() - start
-        print(f"{path.name}: ran in {took:.0f} s", flush=True)
-    print(f"{len(paths) - len(failed)} of {len(paths)} notebooks ran")
+    one = picture_one if draw_only else run_one
+    failed = [path for path in paths if not one(path, options)]
+    done = len(paths) - len(failed)
+    print(
+        f"{done} of {len(paths)} notebooks", "drawn" if draw_only else "ran"
+    )
     return 1 if failed or not paths else 0
+
+
+def run_one(path, options):
+    """Run a notebook and store it with its pictures; tell how it went."""
+    start = time.perf_counter()
+    try:
+        notebook = run(path)
+    except CellExecutionError as error:
+        print(f"{path.name}: a cell failed\n{error}", flush=True)
+        return False
+    if options.check:
+        missing = []
+    else:
+        missing = add_pictures(notebook, nbformat.read(path, as_version=4))
+        write(path, notebook)
+    took = time.perf_counter() - start
+    print(f"{path.name}: ran in {took:.0f} s", flush=True)
+    return tell_missing(path, missing)
+
+
+def picture_one(path, options):
+    """Store a notebook's pictures, without running it."""
+    notebook = nbformat.read(path, as_version=4)
+    stored = None if options.redraw else copy.deepcopy(notebook)
+    missing = add_pictures(notebook, stored)
+    if not (missing and options.redraw):  # else it would only lose them
+        write(path, notebook)
+    return tell_missing(path, missing)
+
+
+def tell_missing(path, missing):
+    """Say which figures have no picture, and what to do; True if none."""
+    if missing:
+        numbers = ", ".join(map(str, missing))
+        print(f"{path.name}: " + NO_BROWSER.format(missing=numbers))
+    return not missing
+
+
+def write(path, notebook):
+    """Store a notebook as text that is the same on every system."""
+    nbformat.validate(notebook)
+    text = one_line_figures(notebook)
+    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

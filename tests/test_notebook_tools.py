@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import nbformat
 import numpy as np
 import pytest
 
+import figure_pictures
 import run_notebooks
 from notebook_comparison import comparable
 
@@ -19,7 +21,7 @@ CELLS = [
     "import sys, warnings\nprint(sys.executable)\nwarnings.warn('to stderr')",
     "import ipywidgets\nipywidgets.IntSlider()",
     "from tqdm.notebook import tqdm\nfor i in tqdm(range(3)):\n    pass\nprint('loss', 1 / 7)",
-    "import plotly.graph_objects as go\ngo.Figure(go.Scatter(y=[1.0, 2.125]))",
+    "import plotly.graph_objects as go\ngo.Figure(go.Scatter(y=[1.0, 2.125]), dict(meta=dict(alt='A line upwards.')))",
 ]
 
 
@@ -31,12 +33,14 @@ def write_notebook(path, sources):
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """A folder with 01_small.ipynb as the runner stored it, and its first and second text."""
+    """A folder with 01_small.ipynb as the runner stored it, and its first and second text; its picture is not drawn."""
     folder = tmp_path_factory.mktemp("book")
     path = write_notebook(folder / "01_small.ipynb", CELLS)
     texts = []
+    draw = mock.patch.object(figure_pictures, "draw", lambda figures: ["iVBORw0KGgo="] * len(figures))
     for _ in range(2):
-        assert run_notebooks.main(["01"], folder) == 0
+        with draw:
+            assert run_notebooks.main(["01"], folder) == 0
         texts.append(path.read_bytes())
     return folder, *texts
 
@@ -53,7 +57,8 @@ def test_what_is_stored(stored):
     assert outputs[0] == [{"name": "stdout", "output_type": "stream", "text": [f"{sys.executable}\n"]}]
     assert outputs[1][0]["data"] == {"text/plain": [run_notebooks.STAND_IN]}
     assert outputs[2] == [{"name": "stdout", "output_type": "stream", "text": ["loss 0.14285714285714285\n"]}]
-    assert list(outputs[3][0]["data"]) == ["application/vnd.plotly.v1+json"]
+    assert list(outputs[3][0]["data"]) == ["application/vnd.plotly.v1+json", "image/png", "text/plain"]
+    assert outputs[3][0]["metadata"] == {"image/png": {"alt": "A line upwards.", "width": 760, "height": 450}}
     assert [cell["execution_count"] for cell in notebook["cells"]] == [1, 2, 3, 4]
     assert [cell["id"] for cell in notebook["cells"]] == ["cell-00", "cell-01", "cell-02", "cell-03"]
     assert notebook["metadata"] == run_notebooks.METADATA
@@ -131,7 +136,7 @@ def test_figures(change, same):
 
 def run_nbval(folder):
     """pytest on the folder's notebook, under this project's policy and options."""
-    for name in ("conftest.py", "run_notebooks.py"):
+    for name in ("conftest.py", "run_notebooks.py", "figure_pictures.py"):
         shutil.copy(ROOT / "notebooks" / name, folder)
     shutil.copy(ROOT / "tests" / "notebook_comparison.py", folder)
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
@@ -140,7 +145,7 @@ def run_nbval(folder):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
 
 
-NOISE = [("0.14285714285714285", "0.14285714285711111")]
+NOISE = [("0.14285714285714285", "0.14285714285711111"), ("iVBORw0KGgo=", "another picture")]
 CHANGES = [
     ("0.14285714285714285", "0.14385714285714285"),
     ("2.125", "2.135"),
