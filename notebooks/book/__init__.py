@@ -1,0 +1,1 @@
+"""What turns the notebooks into a site: Sphinx extensions, and the files that the pages need."""

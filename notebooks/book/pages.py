@@ -1,0 +1,34 @@
+"""Sphinx extension: notebooks and pages as they are read, scripts where a page needs them."""
+
+import json
+import re
+
+from book.controls import library_digest
+from book.figures import prepare
+
+BADGE = re.compile(r"\[!\[Open in Colab\]\(https://colab\.research\.google\.com/assets/colab-badge\.svg\)\]\(([^)]+)\)")
+BUTTON = r"[Open in Colab](\1){.colab-button}"
+
+
+def read_source(app, name, source):
+    """Event `source-read`: outputs that the site can show, and a button that fetches no picture."""
+    if str(app.env.doc2path(name)).endswith(".ipynb"):
+        notebook = prepare(json.loads(source[0]))
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                cell["source"] = BADGE.sub(BUTTON, "".join(cell["source"]))
+        source[0] = json.dumps(notebook)
+
+
+def add_scripts(app, pagename, templatename, context, doctree):
+    """Event `html-page-context`: plotly.js only where there is a figure."""
+    if doctree is not None and "plotly-figure" in context.get("body", ""):
+        for script in ("plotly.min.js", "figures.js", "sliders.js"):
+            app.add_js_file(script, loading_method="defer")
+
+
+def setup(app):
+    app.add_config_value("book_library", library_digest(), "env")  # another library: every page is read anew
+    app.connect("source-read", read_source)
+    app.connect("html-page-context", add_scripts)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
