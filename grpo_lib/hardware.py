@@ -18,7 +18,7 @@ class GPU:
 class Shape:
     """What of a dense transformer counts here.
 
-    parameters: P. layers: n. width: query heads times head size, d. kv_width: key heads times head size, smaller than d
+    parameters: W. layers: n. width: query heads times head size, d. kv_width: key heads times head size, smaller than d
     where heads share keys. number_bytes: of a weight and of a cached number, 2 for 16 bits.
     """
 
@@ -38,7 +38,7 @@ class Shape:
         return 2 * self.layers * self.kv_width * self.number_bytes
 
     def forward_flops(self, length):
-        """Operations of one row of so many tokens: 2 P S for the weights, 2 n d S² for causal attention.
+        """Operations of one row of so many tokens: 2 W S for the weights, 2 n d S² for causal attention.
 
         >>> f"{Shape(1e9, 10, 1000, 500).forward_flops(1000):.3g}"
         '2.02e+12'
@@ -56,12 +56,15 @@ GPUS = {
     "H100": GPU(bandwidth=3350e9, flops=989e12, link=450e9),
     "H200": GPU(bandwidth=4800e9, flops=989e12, link=450e9),
 }
-# From each model's config.json; the number of parameters as its makers give it.
+# From each model's config.json, OPT from table 1 of arXiv:2205.01068; the number of parameters as its makers give it.
 SHAPES = {
     "Qwen2.5-0.5B": Shape(0.494e9, layers=24, width=896, kv_width=128),
     "Qwen2.5-7B": Shape(7.62e9, layers=28, width=3584, kv_width=512),
     "Llama-3.1-8B": Shape(8.03e9, layers=32, width=4096, kv_width=1024),
-    "OPT-13B": Shape(13.2e9, layers=40, width=5120, kv_width=5120),
+    "OPT-6.7B": Shape(6.7e9, layers=32, width=4096, kv_width=4096),
+    "OPT-13B": Shape(13e9, layers=40, width=5120, kv_width=5120),
     "OPT-30B": Shape(30e9, layers=48, width=7168, kv_width=7168),
+    "OPT-66B": Shape(66e9, layers=64, width=9216, kv_width=9216),
+    "OPT-175B": Shape(175e9, layers=96, width=12288, kv_width=12288),
     "Qwen3-32B": Shape(32.8e9, layers=64, width=8192, kv_width=1024),
 }

@@ -19,6 +19,10 @@ def check_prompts_a_step(attempt):
             "per_device_train_batch_size counts completions, not prompts; and the parts that are accumulated are one "
             "step too.",
         ),
+        "whole prompts a pass": (
+            lambda per_device, accumulation, processes, group: per_device // group * accumulation * processes,
+            "A pass may hold part of a group: count all completions of the step first, then divide.",
+        ),
         "completions": (
             lambda per_device, accumulation, processes, group: per_device * accumulation * processes,
             "Those are the completions of a step. How many prompts have they, at num_generations each?",
@@ -43,7 +47,7 @@ def check_prompts_a_step(attempt):
         lambda per_device, accumulation, processes, group: per_device * accumulation * processes // group,
         cases,
         slips,
-        praise="Two processes, and a step is twice as large: look at the learning rate.",
+        praise="Two processes, and a step is twice as large: say so when you compare runs.",
     )
 
 
@@ -74,6 +78,10 @@ def check_split_reward(attempt):
         "first winner": (
             lambda lengths, part: np.eye(part)[lengths.reshape(-1, part).argmin(axis=1)].ravel(),
             "Rows of equal length are equally short: each of them is paid.",
+        ),
+        "number of parts": (
+            lambda lengths, part: paid(lengths, len(lengths) // part),
+            "`part` is how many rows the function sees at once, not how many parts there are.",
         ),
         "dealt out": (
             lambda lengths, part: paid(lengths.reshape(part, -1).T.ravel(), part).reshape(-1, part).T.ravel(),
@@ -106,6 +114,14 @@ def check_decode_floor(attempt):
             lambda p, size, bandwidth, tokens, copies: p * size * tokens / bandwidth / copies,
             "Each copy writes completions of its own, from the first token to the last: more copies write more of "
             "them, none sooner.",
+        ),
+        "copies one after another": (
+            lambda p, size, bandwidth, tokens, copies: p * size * tokens / bandwidth * copies,
+            "The copies read at the same time, each its own memory: `copies` does not appear.",
+        ),
+        "two bytes": (
+            lambda p, size, bandwidth, tokens, copies: 2 * p * tokens / bandwidth,
+            "Not every weight has 16 bits: take number_bytes.",
         ),
         "once": (
             lambda p, size, bandwidth, tokens, copies: p * size / bandwidth,

@@ -129,7 +129,7 @@ def published_figure(rows, *, title=None):
     >>> from grpo_lib.published_steps import compare_with_published
     >>> fig = published_figure(compare_with_published())
     >>> fig.data[0].name, len(fig.data[0].x)
-    ('published', 7)
+    ('published', 13)
     """
     if not rows:
         raise ValueError("rows must hold at least one published step")
@@ -148,7 +148,7 @@ def published_figure(rows, *, title=None):
     gap = dict(mode="lines", line=dict(color=TEXT, width=1), showlegend=False, hoverinfo="skip")
     for name, *ends in zip(names, *values.values(), strict=True):
         fig.add_scatter(x=rounded(ends), y=[name, name], **gap)
-    fig.update_xaxes(type="log", title_text="seconds a step", tickvals=[10, 20, 50, 100, 200, 500])
+    fig.update_xaxes(type="log", title_text="seconds a step", tickvals=[20, 50, 100, 200, 500, 1000])
     fig.update_yaxes(autorange="reversed", title_text="")
     factors = [row["factor"] for row in rows]
     alt = (

@@ -13,7 +13,8 @@ from grpo_lib.plot_style import CLEAR, TEXT
 
 __all__ = ["slider_figure", "state_at"]
 
-ROW, GAP, FOOT = 66, 28, 16  # pixels: of one slider, above the first one, below the last one
+ROW, GAP = 76, 28  # pixels: of one slider, between the legend and the first one
+SLACK = 30  # pixels that Plotly takes off the panels for a legend of two rows, above the sliders
 
 
 def slider_figure(draw, axes, **start):
@@ -52,14 +53,14 @@ def slider_figure(draw, axes, **start):
         for values in product(*[choice.values() for choice in choices.values()])
     ]
     choices = {name: choice for name, choice in choices.items() if len(choice) > 1}
-    _same_frame([figure["layout"] for figure in drawn], ROW * len(choices) + GAP + FOOT)
+    _same_frame([figure["layout"] for figure in drawn], ROW * len(choices) + GAP)
     pool, numbers = [], {}
     states = [_pooled(figure, pool, numbers) for figure in drawn]
     axes = [dict(name=name, texts=list(choice)) for name, choice in choices.items()]
     figure = dict(grid=dict(axes=axes, pool=pool, states=states))
     first = state_at(figure, **{name: list(choice)[active[name]] for name, choice in choices.items()})
     height, margin = first["layout"]["height"], first["layout"]["margin"]
-    top, panels = margin["b"] - FOOT - ROW * len(choices), height - margin["t"] - margin["b"]
+    top, panels = margin["b"] - ROW * len(choices), height - margin["t"] - margin["b"]
     sliders = [
         _slider((top + ROW * row) / panels, name, choices[name], active[name]) for row, name in enumerate(choices)
     ]
@@ -111,9 +112,10 @@ def _same_frame(layouts, room):
     """One size and one margin for all states, so that nothing jumps, with room for the sliders at the foot."""
     panels = max(x["height"] - x["margin"]["t"] - x["margin"]["b"] for x in layouts)
     margin = {side: max(x["margin"][side] for x in layouts) for side in ("t", "b")}
-    height = panels + margin["t"] + margin["b"] + room
+    below = room + SLACK
+    height = panels + margin["t"] + margin["b"] + below
     for layout in layouts:
-        layout["margin"] = {**layout["margin"], "t": margin["t"], "b": margin["b"] + room}
+        layout["margin"] = {**layout["margin"], "t": margin["t"], "b": margin["b"] + below}
         layout["height"] = height
         layout["legend"] = {**layout.get("legend", {}), "y": (room + 4) / height, "yref": "container"}
 

@@ -28,6 +28,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "book.pages",
     "book.api",
+    "book.outside",
 ]
 
 # Notebooks are shown with the outputs stored in them; nothing is run.

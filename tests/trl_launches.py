@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-HERE = TESTS / "trl"
+HERE = TESTS / "on_trl"
 COMMAND = (
     *("--model", "tiny", "--steps", "6", "--checkpoint-every", "2", "--log-every", "1", "--batch-size", "2"),
     *("--num-generations", "4", "--reward", "rank_rewards:rank_reward"),

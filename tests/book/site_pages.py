@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 ALL_DRAWN = """() => window.bookFigures === undefined ? document.querySelectorAll('.plotly-figure').length === 0
   : bookFigures.boxes.every(box => box.drawn && box.querySelector('.main-svg'))"""
@@ -10,6 +11,18 @@ EMPTY = """() => Array.from(document.querySelectorAll('.plotly-figure'), box => 
   box.querySelectorAll('.trace, .hm, .heatmaplayer image, .barlayer .point, .shapelayer path, .annotation').length,
 ]).filter(([, drawn]) => !drawn)"""
 CURVES = """box => box.data.map(trace => ({ x: trace.x, y: trace.y, z: trace.z, name: trace.name }))"""
+
+CONTRAST = """() => {
+  const light = (colour) => { const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(x => x / 255)
+    .map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const page = light(getComputedStyle(document.body).backgroundColor);
+  const texts = document.querySelectorAll('.plotly-figure :is(.xtick text, .ytick text, .gtitle, .legendtext)');
+  return Math.min(21, ...Array.from(texts, text => { const ink = light(getComputedStyle(text).fill);
+    return (Math.max(page, ink) + 0.05) / (Math.min(page, ink) + 0.05); }));
+}"""
+OVERFLOW = """() => document.documentElement.scrollWidth <= innerWidth + 1 ? [] :
+  Array.from(document.querySelectorAll('main *')).filter(part => part.getBoundingClientRect().right > innerWidth + 1)
+    .slice(0, 5).map(part => part.outerHTML.slice(0, 160))"""
 
 
 class Visit:
@@ -44,6 +57,44 @@ class Visit:
     def empty_figures(self):
         """The descriptions of figures in which nothing is drawn."""
         return self.page.evaluate(EMPTY)
+
+    def unset_formulas(self):
+        """How many formulas MathJax has not set."""
+        return self.page.locator(".math:not(:has(mjx-container svg))").count()
+
+    def labels(self):
+        """What a screen reader says for each figure."""
+        return self.page.eval_on_selector_all(".plotly-figure", "all => all.map(x => x.getAttribute('aria-label'))")
+
+    def contrast(self):
+        """The least contrast of the figures' text with the page, as WCAG counts it; 21 without figures."""
+        return self.page.evaluate(CONTRAST)
+
+    def turn_dark(self):
+        """Choose the dark theme, and wait until the figures' text can be read on it."""
+        self.page.evaluate("() => { document.documentElement.dataset.theme = 'dark' }")
+        self.page.wait_for_function(f"() => ({CONTRAST})() >= 4.5", timeout=30_000)
+
+    def barriers(self, *rules):
+        """What axe-core calls serious or critical: {rule: some of the places}; by all its rules, or only by these."""
+        import axe_playwright_python
+
+        if not self.page.evaluate("() => 'axe' in window"):
+            axe = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+            self.page.add_script_tag(content=axe.read_text("utf-8"))
+        options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+        found = self.page.evaluate("options => axe.run(document, options)", options)["violations"]
+        return {
+            one["id"]: [f"{node['html'][:160]} | {' '.join(node['target'][0:1])}" for node in one["nodes"][:5]]
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        }
+
+    def overflow(self, width, height):
+        """At this size of the window, what makes the whole page wider than it."""
+        self.page.set_viewport_size(dict(width=width, height=height))
+        self.page.wait_for_timeout(700)  # plotly.js draws anew after a moment
+        return self.page.evaluate(OVERFLOW)
 
     def sliders(self):
         """The figures with sliders, as element handles."""

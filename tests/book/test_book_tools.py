@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from book import api, controls, docstrings, figures
+from book import api, controls, docstrings, figures, outside
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURE = dict(data=[dict(y=[1])], layout=dict(height=300, meta=dict(alt='a "bar" & <b>')))
@@ -78,6 +78,11 @@ def test_every_module_stands_on_one_page_of_the_reference():
     written = "".join(api.pages(api.modules()).values())
     assert all(written.count(f"automodule:: grpo_lib.{name}\n") == 1 for name in api.modules())
     assert "unheard\\_of" in api.pages(["unheard_of"])["more_modules"]
+
+
+def test_the_page_of_external_links_names_each_address_once_with_its_places():
+    text = outside.page({"https://a.org/x": ["01_bandit_grpo.ipynb", "map.md"], "https://b.org": ["README.md"]})
+    assert "- <https://a.org/x>: [01](../01_bandit_grpo.ipynb), [map](../map.md)\n- <https://b.org>: README\n" in text
 
 
 def test_a_docstring_s_parts_are_kept_apart():
