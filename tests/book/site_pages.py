@@ -74,6 +74,7 @@ class Visit:
         """Choose the dark theme, and wait until the figures' text can be read on it."""
         self.page.evaluate("() => { document.documentElement.dataset.theme = 'dark' }")
         self.page.wait_for_function(f"() => ({CONTRAST})() >= 4.5", timeout=30_000)
+        self.page.wait_for_timeout(500)  # the theme's colours change gradually
 
     def barriers(self, *rules):
         """What axe-core calls serious or critical: {rule: some of the places}; by all its rules, or only by these."""
@@ -82,13 +83,17 @@ class Visit:
         if not self.page.evaluate("() => 'axe' in window"):
             axe = Path(axe_playwright_python.__file__).parent / "axe.min.js"
             self.page.add_script_tag(content=axe.read_text("utf-8"))
-        options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
-        found = self.page.evaluate("options => axe.run(document, options)", options)["violations"]
-        return {
-            one["id"]: [f"{node['html'][:160]} | {' '.join(node['target'][0:1])}" for node in one["nodes"][:5]]
-            for one in found
-            if one["impact"] in ("serious", "critical")
-        }
+        kinds = ["violations", "incomplete"]
+        options = {"resultTypes": kinds, "preload": False, **({"runOnly": rules} if rules else {})}
+        found = self.page.evaluate("options => axe.run(document, options)", options)
+        grave = [(one["id"], one["nodes"]) for one in found["violations"] if one["impact"] in ("serious", "critical")]
+        grave += [(f"{one['id']}, as good as none", self._invisible(one["nodes"])) for one in found["incomplete"]]
+        return {name: [f"{n['html'][:160]} | {n['target'][0]}" for n in nodes[:5]] for name, nodes in grave if nodes}
+
+    @staticmethod
+    def _invisible(nodes):
+        """Texts that have the colour of their background; axe-core leaves these for people to look at."""
+        return [node for node in nodes if any((c["data"] or {}).get("messageKey") == "equalRatio" for c in node["any"])]
 
     def overflow(self, width, height):
         """At this size of the window, what makes the whole page wider than it."""
