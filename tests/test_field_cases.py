@@ -411,7 +411,8 @@ def test_figures_are_plain_and_never_widgets():  # W02
 
 
 def test_the_install_cell_swaps_nothing_that_is_installed():  # W14
-    installs = [line.strip() for _, text in code_cells() for line in text.splitlines() if re.match(r"\s*[%!]\s*pip install", line)]
+    lines = [line.strip() for _, text in code_cells() for line in text.splitlines()]
+    installs = [line for line in lines if re.match(r"[%!]\s*pip install", line)]
     assert installs and all("--no-deps" in line for line in installs)
 
 
