@@ -20,6 +20,8 @@ CONTRAST = """() => {
   return Math.min(21, ...Array.from(texts, text => { const ink = light(getComputedStyle(text).fill);
     return (Math.max(page, ink) + 0.05) / (Math.min(page, ink) + 0.05); }));
 }"""
+# A figure is one picture with one label to a screen reader; axe-core would look at each of its thousands of marks.
+PLAIN_BOXES = ".plain-boxes .plotly-figure .cartesianlayer { display: none; }"
 OVERFLOW = """() => document.documentElement.scrollWidth <= innerWidth + 1 ? [] :
   Array.from(document.querySelectorAll('main *')).filter(part => part.getBoundingClientRect().right > innerWidth + 1)
     .slice(0, 5).map(part => part.outerHTML.slice(0, 160))"""
@@ -83,9 +85,12 @@ class Visit:
         if not self.page.evaluate("() => 'axe' in window"):
             axe = Path(axe_playwright_python.__file__).parent / "axe.min.js"
             self.page.add_script_tag(content=axe.read_text("utf-8"))
+            self.page.add_style_tag(content=PLAIN_BOXES)
         kinds = ["violations", "incomplete"]
         options = {"resultTypes": kinds, "preload": False, **({"runOnly": rules} if rules else {})}
+        self.page.evaluate("() => document.body.classList.add('plain-boxes')")
         found = self.page.evaluate("options => axe.run(document, options)", options)
+        self.page.evaluate("() => document.body.classList.remove('plain-boxes')")
         grave = [(one["id"], one["nodes"]) for one in found["violations"] if one["impact"] in ("serious", "critical")]
         grave += [(f"{one['id']}, as good as none", self._invisible(one["nodes"])) for one in found["incomplete"]]
         return {name: [f"{n['html'][:160]} | {n['target'][0]}" for n in nodes[:5]] for name, nodes in grave if nodes}
