@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = [
+    "OwnError",
     "ProcessStopped",
     "describe_processes",
     "launched_processes",
@@ -33,6 +34,14 @@ PEER = re.compile(  # what gloo and NCCL say to a process whose neighbour is gon
 
 class ProcessStopped(RuntimeError):
     """This process has to stop because another one did, or because the launcher says so."""
+
+
+class OwnError(RuntimeError):
+    """A failure of the run's own code, whatever its words: no sign that another process is gone."""
+
+
+class _ToldToStop(BaseException):
+    """SIGTERM arrived. No Exception: a reward function, or what calls it, must not take it for a failure of its own."""
 
 
 def launched_processes(environ=os.environ, gpus=0):
@@ -137,17 +146,20 @@ def stop_clearly(advice):
     """
 
     def told_to_stop(number, frame):
-        raise ProcessStopped(
-            f"process {process_rank()} was told to stop (SIGTERM): another process of the run has failed, or the "
-            f"machine takes the run away. {advice()}"
-        )
+        raise _ToldToStop
 
     catches = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, told_to_stop) if catches else None
     try:
         yield
+    except _ToldToStop:
+        raise ProcessStopped(
+            f"process {process_rank()} was told to stop (SIGTERM): another process of the run has failed, or the "
+            f"machine takes the run away. {advice()}"
+        ) from None
     except RuntimeError as error:
-        if isinstance(error, ProcessStopped) or not _peer_is_gone(error):
+        alone = int(os.environ.get("WORLD_SIZE", 1)) == 1
+        if alone or isinstance(error, ProcessStopped | OwnError) or not _peer_is_gone(error):
             raise
         raise ProcessStopped(
             f"process {process_rank()} has lost another process of the run, and stops too: that one was killed (out of "

@@ -10,14 +10,19 @@ batch_size is that of each process. What the settings cannot say goes to TRL: --
 
 import argparse
 import importlib
+import inspect
 import json
 import sys
 import time
 from dataclasses import fields
+from pathlib import Path
 
-from grpo_lib.processes import ProcessStopped, launched_processes, visible_gpus
+from grpo_lib.processes import ProcessStopped, launched_processes, process_rank, visible_gpus
+from grpo_lib.record_files import FILE, load_records
 from grpo_lib.records import GRPOSettings
+from grpo_lib.trl_checkpoints import resume_advice
 from grpo_lib.trl_run import train_with_trl
+from grpo_lib.trl_settings import import_trl
 
 __all__ = ["main", "parse_command", "train_with_trl"]
 
@@ -41,6 +46,8 @@ MAIN = {  # the settings with a flag of their own, and what is read
     "max_prompt_length": int,
     "seed": int,
 }
+
+OWN = set(inspect.signature(train_with_trl).parameters) - {"trl_options"}  # what the command itself decides
 
 
 def parse_command(arguments=None):
@@ -98,10 +105,19 @@ def load_run(options):
 
 
 def main(arguments=None):
-    """Run the command. Returns its exit status: 0, or 1 where another process is gone."""
-    options, settings = parse_command(arguments)
-    launched_processes(gpus=visible_gpus(options.trl))  # before a model is loaded
-    model, tokenizer, train_data, reward = load_run(options)
+    """Run the command.
+
+    Returns:
+        its exit status: 0; 1 where another process is gone; 2 for a command that cannot work; 130 after Ctrl-C.
+    """
+    try:
+        options, settings = parse_command(arguments)
+        import_trl()
+        launched_processes(gpus=visible_gpus(options.trl))  # before a model is loaded
+        model, tokenizer, train_data, reward = load_run(options)
+    except (ValueError, ImportError, OSError, RuntimeError) as error:
+        print(f"python -m grpo_lib.scale_out: error: {error}", file=sys.stderr, flush=True)
+        return 2
     try:
         train_with_trl(
             model,
@@ -120,6 +136,12 @@ def main(arguments=None):
         print(f"STOPPED: {stopped}", file=sys.stderr, flush=True)
         time.sleep(1)  # the launcher names the first to end as the cause: let it see the one that is gone
         return 1
+    except KeyboardInterrupt:
+        folder = Path(options.out)
+        steps = len(load_records(folder)) if (folder / FILE).is_file() else 0
+        advice = resume_advice(folder, steps)
+        print(f"STOPPED: process {process_rank()} was interrupted. {advice}", file=sys.stderr, flush=True)
+        return 130
     from accelerate import PartialState
 
     PartialState().destroy_process_group()
@@ -132,18 +154,28 @@ def _settings(options):
     told = {}
     if options.settings is not None:
         with open(options.settings, encoding="utf-8") as file:
-            told = json.load(file)
+            try:
+                told = json.load(file)
+            except ValueError as error:
+                raise ValueError(f"{options.settings} is no JSON: {error}") from error
+        if not isinstance(told, dict):
+            raise ValueError(f'{options.settings} must hold an object, such as {{"beta": 0.04}}, got {told!r:.80}')
         unknown = sorted(set(told) - {field.name for field in fields(GRPOSettings)})
         if unknown:
             raise ValueError(f"{options.settings}: GRPOSettings has no {', '.join(unknown)}")
     flags = {name: getattr(options, name) for name in MAIN if getattr(options, name) is not None}
-    return GRPOSettings(**{**TRAINING[TASK_SIZES[options.task]], **told, **flags})
+    found = {**TRAINING[TASK_SIZES[options.task]], **told, **flags}
+    if found.get("schedule", "constant") != "constant":
+        found.setdefault("schedule_steps", options.steps)  # as in train_with_grpo: a decay ends with the run
+    return GRPOSettings(**found)
 
 
 def _option(text):
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"--trl takes NAME=VALUE, got {text!r}")
+    if name in OWN:
+        raise ValueError(f"--trl {text}: {name} has a flag of its own, see --help")
     try:
         return name, json.loads(value)
     except ValueError:

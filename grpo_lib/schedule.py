@@ -42,6 +42,8 @@ def learning_rate_factor(schedule, step, warmup_steps, num_steps=None):
     check_count("warmup_steps", warmup_steps, 0)
     if schedule != "constant":
         check_count("num_steps", num_steps, 1, why=f": a {schedule} schedule has to know where the run ends")
+        if step > num_steps:  # transformers' cosine would rise again
+            return 0.0
     return _factors(schedule, warmup_steps, num_steps)(step)
 
 

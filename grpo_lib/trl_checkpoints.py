@@ -98,15 +98,27 @@ def find_start(folder, resume):
     Args:
         folder: of the run. resume: False; True for the newest complete checkpoint, if there is one; or a checkpoint.
     Raises:
-        ValueError: if the folder holds a run that was not to be resumed, or later checkpoints than the asked one.
+        ValueError: if the folder is a file, or holds a run that was not to be resumed or cannot be, or checkpoints
+            later than the asked one.
         FileNotFoundError: if the asked one is not there, or not complete.
     """
     folder, there = Path(folder), complete_checkpoints(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: a run needs a folder of its own")
     if resume is False:
-        if there or (folder / FILE).is_file():
-            raise ValueError(f"{folder} holds a run already: take it up with resume=True (--resume), or choose another")
+        found = [path.name for path in (folder / FILE, folder / "model", *folder.glob("checkpoint-*")) if path.exists()]
+        if found:
+            raise ValueError(
+                f"{folder} holds a run already: take it up with resume=True (--resume), or choose another folder; "
+                f"in it there is {', '.join(sorted(found))}"
+            )
         return None
     if resume is True:
+        if not there and (folder / "model").exists():
+            raise ValueError(
+                f"{folder} holds a finished run that left no checkpoint (see checkpoint_every): it cannot be taken up, "
+                "and is not overwritten. Choose another folder"
+            )
         return there[-1] if there else None
     path = Path(resume)
     if not (path / MANIFEST).is_file():

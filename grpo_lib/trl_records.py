@@ -33,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from grpo_lib.advantages import zero_variance_groups
+from grpo_lib.processes import OwnError
 from grpo_lib.record_files import append_record, load_records
 from grpo_lib.records import SAMPLES_KEPT, StepRecord
 
@@ -106,7 +107,7 @@ class RecordKeeper:
         """Wrap a reward function: all processes learn the rewards of all, and if it fails on one, all of them stop.
 
         Raises:
-            RuntimeError: on every process, with the rank and the message of the first that failed.
+            OwnError: a RuntimeError, on every process, with the rank and the message of the first that failed.
         """
         from accelerate.utils import gather_object
 
@@ -123,7 +124,7 @@ class RecordKeeper:
             if failed:
                 rank, text = failed[0]
                 where = f" on process {rank} of {len(told)}" if len(told) > 1 else ""
-                raise RuntimeError(f"the reward function failed{where}, and the run stops: {text}") from error
+                raise OwnError(f"the reward function failed{where}, and the run stops: {text}") from error
             self.rows = len(own)
             self._rewards = torch.tensor([reward for one in told for reward in one["rewards"]])
             self._samples = [sample for one in told for sample in one["samples"]][:SAMPLES_KEPT]

@@ -3,11 +3,13 @@
 accelerate joins the processes and DeepSpeed, FSDP and vLLM come through TRL's own options; nothing is distributed here.
 """
 
+from itertools import chain, islice
 from pathlib import Path
 
 import torch
 
 from grpo_lib._arguments import check_count
+from grpo_lib.adapters import has_adapter
 from grpo_lib.models import no_progress_bar
 from grpo_lib.processes import (
     describe_processes,
@@ -66,7 +68,7 @@ def train_with_trl(
             on the CPU, TRL moves it to the process's own GPU. It must start with the same weights in every process.
         settings: a `GRPOSettings`; batch_size is that of each process (see `trl_config`).
         num_steps: of the whole run; one that is resumed takes those that are missing.
-        output_dir: the run's folder: new or empty, but for `resume`.
+        output_dir: the run's folder: new, or without a run in it, but for `resume`.
         resume: True takes up the newest complete checkpoint, where there is one; a path takes up that one. On a CPU,
             with TRL's own generation, the records and weights are then those of an unbroken run, to the bit.
         checkpoint_every: steps between checkpoints; there is one more at the end. None writes none.
@@ -95,12 +97,16 @@ def train_with_trl(
     earlier = [] if start is None else check_checkpoint(start, facts)
     _check_reference(settings, model, start)
     keeper = RecordKeeper(settings, folder if process_rank() == 0 else None, earlier, _teller(tell, log_every))
-    with stop_clearly(lambda: resume_advice(folder, len(keeper.records))), given_back(model), no_progress_bar():
+    with stop_clearly(lambda: resume_advice(folder, len(keeper.records))), given_back(model) as own, no_progress_bar():
         config = trl_config(settings, folder, num_steps=num_steps, **options)
         dataset = _in_order(trl_dataset(train_data, **_limit(settings, tokenizer)), settings, num_steps * world)
-        _begin(folder, world, keeper, resume, start, tell)
+        processes = _begin(folder, world, keeper, resume, start, tell)
         with reference_from_start(model, tokenizer, folder, settings):
             trainer = _make_trainer(model, tokenizer, config, dataset, keeper.reward(checked), settings)
+        if process_rank() == 0:  # not before: what TRL refuses leaves no run behind
+            folder.mkdir(parents=True, exist_ok=True)
+            write_records(folder, keeper.records)
+            write_processes(folder, processes)
         trainer.add_callback(keeper.callback(lambda steps: _seal(folder / f"checkpoint-{steps}", facts)))
         if len(earlier) < num_steps:
             with sampled_as_scored(model):
@@ -108,6 +114,7 @@ def train_with_trl(
         else:
             tell(f"the run has taken its {len(earlier)} steps already")
             trainer._load_from_checkpoint(str(start))
+        own()
         _end(folder, trainer, keeper)
     return keeper.records
 
@@ -134,13 +141,17 @@ def _limit(settings, tokenizer):
 
 def _in_order(dataset, settings, batches):
     """All prompts of the run, in the order of `GRPORun`; a resumed sampler of TRL's would repeat its first pass."""
-    size = len(dataset)
-    rows = range(batches * settings.batch_size)
-    return dataset.select([prompt_order(size, settings.seed, row // size)[row % size] for row in rows])
+    size, count = len(dataset), batches * settings.batch_size
+    passes = (prompt_order(size, settings.seed, number) for number in range(-(-count // size)))
+    return dataset.select(list(islice(chain.from_iterable(passes), count)))
 
 
 def _check_reference(settings, model, start):
-    if start is not None and settings.ref_sync_every is not None and settings.beta > 0:
+    if settings.ref_sync_every is None or settings.beta == 0:
+        return
+    if has_adapter(model):
+        raise ValueError("TRL syncs no reference of a model with an adapter: ref_sync_every=None, or train all weights")
+    if start is not None:
         raise ValueError(
             "TRL's checkpoints hold no reference, and with ref_sync_every it is not the start any more: such a run "
             "cannot be taken up. Start anew from the weights of the checkpoint, or with ref_sync_every=None"
@@ -158,10 +169,7 @@ def _begin(folder, world, keeper, resume, start, tell):
         tell(f"no complete checkpoint in {folder}: the run starts at step 0")
     elif start is not None:
         tell(f"taken up after step {len(keeper.records)}, from {start}")
-    if process_rank() == 0:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_records(folder, keeper.records)
-        write_processes(folder, processes)
+    return processes
 
 
 def _make_trainer(model, tokenizer, config, dataset, reward, settings):
@@ -194,9 +202,8 @@ def _end(folder, trainer, keeper):
     """Save the model, look whether all processes hold the same, and say who took part."""
     trainer.save_model(str(folder / "model"))
     shared = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled  # then no process holds all weights
-    weights = (
-        None if shared else weights_digest(trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=True))
-    )
+    model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=True)
+    weights = None if shared else weights_digest(model)
     processes = list_processes(rows=keeper.rows, weights=weights)
     if process_rank() == 0:
         write_processes(folder, processes)

@@ -7,6 +7,7 @@ read from its source, version 1.16.0 (`trl/trainer/grpo_config.py`, `grpo_traine
 import difflib
 import inspect
 import math
+import os
 from collections.abc import Mapping
 
 from grpo_lib._arguments import check_count
@@ -68,7 +69,7 @@ def trl_config(settings, output_dir, *, num_steps, **trl_options):
     Raises:
         ImportError: without TRL.
         ValueError: on a setting that TRL cannot follow (see `settings_without_counterpart`), an option that
-            contradicts `settings`, or a sampling distribution that would not be scored.
+            (or the launcher) that contradicts `settings`, or a sampling distribution that would not be scored.
         TypeError: on an option that GRPOConfig does not have; the error names the ones that look like it.
     """
     check_count("num_steps", num_steps, 1)
@@ -80,6 +81,12 @@ def trl_config(settings, output_dir, *, num_steps, **trl_options):
         raise ImportError(f'this TRL has no {", ".join(missing)}: pip install "trl=={TESTED_TRL}"')
     for name, value in trl_options.items():
         _check_option(name, value, known, wanted)
+    told = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    if settings.autocast is None and told != "no":  # transformers follows it where neither bf16 nor fp16 is set
+        raise ValueError(
+            f"accelerate was told mixed precision {told}, our settings say autocast = None: set autocast, or "
+            "launch with --mixed_precision no"
+        )
     preferred = {name: value for name, value in PREFERRED.items() if name not in trl_options}
     if "gradient_checkpointing" in trl_options:  # its older name
         del preferred["activation_checkpointing"]

@@ -177,7 +177,7 @@ def test_a_run_decays_to_its_end_and_later_steps_are_idle():
         model, CountingTokenizer(), DATA, 4, history=history, schedule="linear", warmup_steps=1, **arguments
     )
     assert [record.learning_rate for record in history] == pytest.approx([4e-3, 3e-3, 2e-3, 1e-3])
-    assert learning_rate_factor("linear", 9, 1, 4) == 0.0
+    assert [learning_rate_factor(name, 9, 1, 4) for name in ("linear", "cosine")] == [0.0, 0.0]
 
 
 def test_a_schedule_that_does_not_know_its_end_is_refused():

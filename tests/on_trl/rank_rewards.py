@@ -17,6 +17,8 @@ def rank_reward(prompts, completions, answer, **columns):
     rank = os.environ.get("RANK", "0")
     if os.environ.get("KILL") == f"rank {rank} in step {calls}":
         os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ.get("INTERRUPT") == f"rank {rank} in step {calls}":
+        os.kill(os.getpid(), signal.SIGINT)
     if "SEEN" in os.environ:
         with open(Path(os.environ["SEEN"]) / f"seen-{rank}.jsonl", "a") as file:
             file.write(json.dumps([prompt[-1]["content"] for prompt in prompts]) + "\n")

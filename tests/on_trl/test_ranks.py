@@ -17,9 +17,9 @@ def each_rank(name):
     return [read(two_ranks() / f"{name}-{rank}.json") for rank in (0, 1)]
 
 
-def seen_prompts():
+def seen_prompts(folder="."):
     """[rank][step] → the prompts that the reward function was given."""
-    files = [two_ranks() / f"seen-{rank}.jsonl" for rank in (0, 1)]
+    files = [two_ranks() / folder / f"seen-{rank}.jsonl" for rank in (0, 1)]
     return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
 
 
@@ -54,6 +54,13 @@ def test_no_prompt_is_given_to_both_and_together_they_are_our_own_run_s_in_its_o
         assert not set(zero) & set(one)
         both = zero + one
         assert both == [prompt for prompt in order[4 * step : 4 * step + 4] for _ in range(4)]  # G in a row
+
+
+def test_later_passes_over_the_data_are_our_own_run_s_too():
+    data = [sample["prompt"][-1]["content"] for sample in load_addition("train")[:5]]
+    order = [data[row] for number in range(3) for row in prompt_order(5, 0, number)]
+    both = [zero[::4] + one[::4] for zero, one in zip(*seen_prompts("passes"), strict=True)]  # one of each group
+    assert both == [order[0:4], order[4:8], order[8:12]]
 
 
 def test_records_are_of_both_processes_and_written_once():

@@ -131,6 +131,21 @@ def test_nothing_to_take_up_starts_at_step_0_and_says_so(tmp_path, capsys):
     assert f"no complete checkpoint in {tmp_path / 'run'}: the run starts at step 0" in capsys.readouterr().out
 
 
+def test_a_finished_run_without_a_checkpoint_is_not_overwritten(tmp_path):
+    train(tmp_path / "run", num_steps=1, checkpoint_every=None)
+    _refused(tmp_path / "run", "holds a finished run that left no checkpoint (see checkpoint_every)")
+
+
+@pytest.mark.parametrize("name", ["checkpoint-2/weights.bin", "model/config.json", "steps.jsonl"])
+def test_what_another_run_left_is_not_overwritten(name, tmp_path):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    (tmp_path / "notes.txt").write_text("no harm")
+    _refused(tmp_path, f"choose another folder; in it there is {name.split('/')[0]}", resume=False)
+    with pytest.raises(ValueError, match="is a file: a run needs a folder of its own"):
+        train(tmp_path / "notes.txt")
+
+
 def test_a_checkpoint_that_was_being_written_counts_for_nothing(broken):
     shutil.copytree(broken / "checkpoint-2", broken / "checkpoint-3")
     (broken / "checkpoint-3" / "grpo_run.json").unlink()

@@ -167,6 +167,7 @@ def test_where_no_function_applies_trl_warns_and_the_row_learns_nothing(real_tra
     trainer = real_trainer(SETTINGS, [returns([None, 1.0, 0.0, 1.0], "one"), returns([None, 1.0, 0.0, 1.0], "two")])
     _, batch = sampled(trainer)
     assert batch["advantages"].tolist() == pytest.approx([0.0, 0.0, -0.7071, 0.7071], abs=1e-3)
+    assert "All reward functions returned None for the following kwargs" in caplog.text
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])

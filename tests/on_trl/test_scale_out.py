@@ -12,13 +12,15 @@ pytest.importorskip("trl")
 
 import numpy as np
 import torch
-from trl_launches import launch
+from datasets import Dataset
+from trl_launches import COMMAND, HERE, launch
 
 from grpo_lib import GRPORun, GRPOSettings, addition_reward, load_addition, load_policy, load_records, load_tiny_policy
 from grpo_lib.generation import generate_completions
 from grpo_lib.plots import TRAINING_COLUMNS, training_curves
-from grpo_lib.processes import ProcessStopped, launched_processes, stop_clearly
+from grpo_lib.processes import OwnError, ProcessStopped, launched_processes, stop_clearly
 from grpo_lib.records import StepRecord
+from grpo_lib.run import prompt_order
 from grpo_lib.scale_out import load_run, main, parse_command, train_with_trl
 from grpo_lib.trl_checkpoints import weights_digest
 from grpo_lib.trl_records import RecordKeeper, record_from_logs
@@ -193,6 +195,59 @@ def test_an_async_reward_function_is_waited_for(tmp_path):
     assert train(tmp_path / "a", reward=later, num_steps=1) == train(tmp_path / "b", num_steps=1)
 
 
+def test_what_trl_turns_off_is_given_back(tmp_path):
+    """Its cache, dropout, activation checkpointing and the hooks for it; what was saved has the cache too."""
+    model, tokenizer = load_tiny_policy()
+    model.model.add_module("drop", torch.nn.Dropout(0.3))
+
+    def state():
+        hooks = sum(len(module._forward_hooks) for module in model.modules())
+        return model.config.use_cache, model.model.drop.p, model.is_activation_checkpointing, hooks, model.training
+
+    before = state()
+    train(tmp_path / "run", model=(model, tokenizer), num_steps=1, activation_checkpointing=True)
+    assert state() == before == (True, 0.3, False, 0, False)
+    assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["use_cache"] is True
+
+
+def test_a_second_run_in_the_same_process_starts_afresh(run, tmp_path):
+    train(tmp_path / "other", replace(SETTINGS, autocast="bfloat16", updates_per_rollout=2, warmup_steps=3))
+    assert train(tmp_path / "again", num_steps=3) == run[1]
+
+
+def test_our_own_run_goes_on_where_trl_s_ended(run):
+    _, _, model, tokenizer, _ = run
+    record = next(GRPORun(model, tokenizer, DATA, replace(SETTINGS, beta=0.0), reward_function=addition_reward))
+    assert record.ratio_max == pytest.approx(1.0, abs=1e-4) and record.grad_norm >= 0
+
+
+def test_a_launcher_s_mixed_precision_is_not_taken_in_silence(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")  # accelerate launch, or its configuration file
+    with pytest.raises(ValueError, match="accelerate was told mixed precision bf16, our settings say autocast = None"):
+        train(tmp_path / "run")
+    assert len(train(tmp_path / "run", replace(SETTINGS, autocast="bfloat16"), num_steps=1)) == 1
+
+
+def test_a_reference_to_sync_is_refused_with_an_adapter_and_leaves_no_run_behind(tmp_path):
+    pytest.importorskip("peft")
+    with pytest.raises(ValueError, match="TRL syncs no reference of a model with an adapter"):
+        train(tmp_path, replace(SETTINGS, ref_sync_every=1), model=load_policy("tiny", device="cpu", lora=2))
+    with pytest.raises(ValueError, match="reward weights .* must match number of reward functions"):  # TRL's own
+        train(tmp_path, reward_weights=[1.0, 2.0])
+    assert not (tmp_path / "steps.jsonl").exists()
+
+
+def test_the_prompts_of_a_long_run_are_put_in_order_once_a_pass(monkeypatch):
+    from grpo_lib import trl_run
+
+    calls = []
+    monkeypatch.setattr(trl_run, "prompt_order", lambda *which: calls.append(which) or prompt_order(*which))
+    data = Dataset.from_dict({"row": list(range(5))})
+    rows = trl_run._in_order(data, replace(SETTINGS, batch_size=3, seed=4), 4)["row"]
+    assert calls == [(5, 4, 0), (5, 4, 1), (5, 4, 2)]
+    assert list(rows) == sum((prompt_order(5, 4, number) for number in range(3)), [])[:12]
+
+
 # --- the command
 
 
@@ -225,18 +280,49 @@ def test_flags_go_before_the_file_and_the_file_before_the_task_s_settings(tmp_pa
         (["--reward", "not_there:shaped"], "No module named 'not_there'; run the command in the folder that holds"),
         (["--data", "folder"], "the problems of 'addition' are made here"),
         (["--num-generations", "1"], "num_generations must be an integer >= 2"),
+        (["--trl", "output_dir=there"], "output_dir has a flag of its own"),
+        (["--settings", "nowhere.json"], "nowhere.json"),
+        (["--steps", "0", "--schedule", "linear"], "schedule_steps must be an integer >= 1"),
     ],
 )
-def test_a_command_that_cannot_work_says_why(arguments, message):
-    with pytest.raises(ValueError) as caught:
+def test_a_command_that_cannot_work_says_why(arguments, message, capsys):
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
         load_run(parse_command(["--out", "x", *arguments])[0])
     assert message in str(caught.value)
+    assert main(["--out", "x", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("python -m grpo_lib.scale_out: error: ") and message in said  # and no traceback
 
 
-def test_a_settings_file_with_an_unknown_name_says_which(tmp_path):
-    (tmp_path / "s.json").write_text('{"betta": 1}')
-    with pytest.raises(ValueError, match="GRPOSettings has no betta"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"betta": 1}', "s.json: GRPOSettings has no betta"),
+        ("[1, 2]", r"s.json must hold an object, such as .*, got \[1, 2\]"),
+        ("{beta: 1}", "s.json is no JSON: Expecting property name"),
+    ],
+)
+def test_a_settings_file_that_does_not_fit_is_named(text, message, tmp_path):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
         parse_command(["--out", "x", "--settings", str(tmp_path / "s.json")])
+
+
+def test_a_decay_ends_with_the_command_s_run():
+    command = ["--out", "x", "--steps", "7"]
+    assert parse_command([*command, "--schedule", "cosine"])[1].schedule_steps == 7
+    assert parse_command([*command, "--schedule", "linear", "--schedule-steps", "9"])[1].schedule_steps == 9
+    assert parse_command(command)[1].schedule_steps is None  # so that a constant run may be taken further
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setattr("rank_rewards.calls", 0)
+    monkeypatch.setenv("INTERRUPT", "rank 0 in step 3")
+    folder = tmp_path / "run"
+    assert main([*COMMAND, "--out", str(folder)]) == 130
+    said = capsys.readouterr().err
+    assert f"interrupted. The run took 2 steps. The newest complete checkpoint is {folder / 'checkpoint-2'}" in said
 
 
 def test_options_that_trl_does_not_have_are_refused_before_anything_is_written(tmp_path):
@@ -272,10 +358,33 @@ def test_accelerate_that_starts_one_process_for_two_is_found_out(tmp_path):
         "NCCL communicator was aborted on rank 0.",
     ],
 )
-def test_what_gloo_and_nccl_say_of_a_lost_process_is_put_in_words(text):
+def test_what_gloo_and_nccl_say_of_a_lost_process_is_put_in_words(text, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RuntimeError, match="process 0 has lost another process of the run, .* take it up so"):
         with stop_clearly(lambda: "take it up so"):
             raise RuntimeError(text)
+
+
+def test_a_reward_that_lost_its_network_is_not_taken_for_a_lost_process(tmp_path, monkeypatch):
+    def judge(prompts, completions, **columns):
+        raise ConnectionResetError("Connection reset by peer")
+
+    with pytest.raises(RuntimeError, match="^the reward function failed, and the run stops: .*reset by peer"):
+        train(tmp_path / "run", reward=judge)
+    with pytest.raises(RuntimeError, match="^no judge: broken pipe"), stop_clearly(lambda: ""):  # alone: no other one
+        raise RuntimeError("no judge: broken pipe")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(OwnError), stop_clearly(lambda: ""):
+        raise OwnError("no judge: broken pipe")
+
+
+def test_a_stop_while_a_reward_is_computed_is_not_taken_for_its_failure(tmp_path):
+    def slow(prompts, completions, **columns):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    with pytest.raises(ProcessStopped, match=r"^process 0 was told to stop \(SIGTERM\)"):
+        train(tmp_path / "run", reward=slow)
 
 
 def test_an_error_of_one_s_own_stays_what_it_is():

@@ -35,6 +35,17 @@ def whole_run():
     note("run", rewards=[record.reward_mean for record in records], pid=os.getpid())
 
 
+def second_pass():
+    """Three steps of 4 prompts, out of 5."""
+    (folder / "passes").mkdir(exist_ok=True)
+    os.environ["SEEN"] = str(folder / "passes")
+    options, settings = parse_command([*COMMAND, "--out", str(folder / "short")])
+    model, tokenizer, data, reward = load_run(options)
+    where = {"reward_function": reward, "output_dir": options.out, "quiet": True}
+    train_with_trl(model, tokenizer, data[:5], settings, num_steps=3, **where)
+    del os.environ["SEEN"]
+
+
 def spread_group():
     """TRL alone: 2 completions a process, groups of 4, so that each group lies half here and half there."""
     from trl import GRPOConfig, GRPOTrainer
@@ -99,5 +110,6 @@ def failing_reward():
 
 
 whole_run()
+second_pass()
 spread_group()
 failing_reward()
