@@ -3,7 +3,6 @@
 accelerate joins the processes and DeepSpeed, FSDP and vLLM come through TRL's own options; nothing is distributed here.
 """
 
-from itertools import chain, islice
 from pathlib import Path
 
 import torch
@@ -141,9 +140,9 @@ def _limit(settings, tokenizer):
 
 def _in_order(dataset, settings, batches):
     """All prompts of the run, in the order of `GRPORun`; a resumed sampler of TRL's would repeat its first pass."""
-    size, count = len(dataset), batches * settings.batch_size
-    passes = (prompt_order(size, settings.seed, number) for number in range(-(-count // size)))
-    return dataset.select(list(islice(chain.from_iterable(passes), count)))
+    size = len(dataset)
+    rows = range(batches * settings.batch_size)
+    return dataset.select([prompt_order(size, settings.seed, row // size)[row % size] for row in rows])
 
 
 def _check_reference(settings, model, start):

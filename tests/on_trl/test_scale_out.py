@@ -12,7 +12,6 @@ pytest.importorskip("trl")
 
 import numpy as np
 import torch
-from datasets import Dataset
 from trl_launches import COMMAND, HERE, launch
 
 from grpo_lib import GRPORun, GRPOSettings, addition_reward, load_addition, load_policy, load_records, load_tiny_policy
@@ -20,7 +19,6 @@ from grpo_lib.generation import generate_completions
 from grpo_lib.plots import TRAINING_COLUMNS, training_curves
 from grpo_lib.processes import OwnError, ProcessStopped, launched_processes, stop_clearly
 from grpo_lib.records import StepRecord
-from grpo_lib.run import prompt_order
 from grpo_lib.scale_out import load_run, main, parse_command, train_with_trl
 from grpo_lib.trl_checkpoints import weights_digest
 from grpo_lib.trl_records import RecordKeeper, record_from_logs
@@ -235,17 +233,6 @@ def test_a_reference_to_sync_is_refused_with_an_adapter_and_leaves_no_run_behind
     with pytest.raises(ValueError, match="reward weights .* must match number of reward functions"):  # TRL's own
         train(tmp_path, reward_weights=[1.0, 2.0])
     assert not (tmp_path / "steps.jsonl").exists()
-
-
-def test_the_prompts_of_a_long_run_are_put_in_order_once_a_pass(monkeypatch):
-    from grpo_lib import trl_run
-
-    calls = []
-    monkeypatch.setattr(trl_run, "prompt_order", lambda *which: calls.append(which) or prompt_order(*which))
-    data = Dataset.from_dict({"row": list(range(5))})
-    rows = trl_run._in_order(data, replace(SETTINGS, batch_size=3, seed=4), 4)["row"]
-    assert calls == [(5, 4, 0), (5, 4, 1), (5, 4, 2)]
-    assert list(rows) == sum((prompt_order(5, 4, number) for number in range(3)), [])[:12]
 
 
 # --- the command
