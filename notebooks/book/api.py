@@ -3,7 +3,6 @@
 A module that no group names stands on the page "More modules", so that none is left out.
 """
 
-from fnmatch import fnmatch
 from pathlib import Path
 
 from book.docstrings import to_rst
@@ -60,13 +59,6 @@ def pages(names):
         "index": INTRO + "".join(f"   {name}\n" for name in written),
         **written,
     }
-
-
-def _group(name):
-    """The title of the page on which a module stands."""
-    named = [title for title, text in GROUPS.items() if name in text.split()]
-    fits = [title for title, text in GROUPS.items() if any(fnmatch(name, one) for one in text.split())]
-    return [*named, *fits, MORE][0]
 
 
 def _file(title):
